@@ -1,0 +1,87 @@
+# Everything from nothing: `make demo` and `make test` need Python 3.11+ and a package index, no more.
+#
+# torch: on Linux a plain index may deliver the CUDA build (several GB). So torch is installed first, and
+# the local version "+cpu" is asked for before the plain one. Where no configured index carries that one,
+# `make setup TORCH_INDEX=<address of PyTorch's CPU wheels>` adds it for this one step.
+
+TORCH_VERSION := 2.13.0
+TORCH_INDEX ?=
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help setup model demo test fast slow lint types format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make setup   the virtual environment $(VENV), with CPU torch and the development tools"
+	@echo "make model   setup, and the models fetched into the user's cache"
+	@echo "make demo    complete holes in the example files, through the real language server"
+	@echo "make test    lint, types, fast tests, then end-to-end and model tests"
+	@echo "make fast    the fast tests only        make slow    end-to-end and model tests only"
+	@echo "make lint | types | format | clean"
+
+setup: $(READY)
+
+# Remade when pyproject.toml changes; nothing to do otherwise.
+$(READY): pyproject.toml
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(MAKE) --no-print-directory venv
+	@$(BIN)/python -c 'import torch, sys; sys.exit(torch.__version__.split("+")[0] != "$(TORCH_VERSION)")' 2>/dev/null \
+		|| $(MAKE) --no-print-directory torch
+	@echo "installing dlsp and its tools"
+	@$(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+# Debian's python3 comes without ensurepip: then the pip of the system puts one into the environment.
+.PHONY: venv
+venv:
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "no Python 3.11 or newer found: install one, or name it: make PYTHON=..." >&2; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null && $(PYTHON) -m venv $(VENV) \
+		|| { $(PYTHON) -m venv --without-pip $(VENV) \
+			&& $(PYTHON) -m pip --quiet --disable-pip-version-check --python $(BIN)/python install pip; } \
+		|| { rm -rf $(VENV); echo "cannot make a virtual environment: install python3-venv" >&2; exit 1; }
+
+.PHONY: torch
+torch:
+	@echo "installing torch $(TORCH_VERSION) (CPU)"
+	@$(PIP_INSTALL) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) 'torch==$(TORCH_VERSION)+cpu' 2>/dev/null \
+		|| { echo "no index here carries the CPU build by name: taking the plain one (TORCH_INDEX=... avoids this)"; \
+			$(PIP_INSTALL) 'torch==$(TORCH_VERSION)'; }
+
+model: setup
+	@$(BIN)/python -m engine pull qwen2.5-coder-0.5b smollm2-135m >/dev/null
+
+demo: model
+	@$(BIN)/python -m benchmarks.demo
+
+# One after the other, whatever -j says: the machine's cores belong to one of them at a time.
+test: setup
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory fast
+	@$(MAKE) --no-print-directory slow
+
+fast: setup
+	$(BIN)/python -m pytest
+
+slow: model
+	$(BIN)/python -m pytest -m "(e2e or model) and not gpu"
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

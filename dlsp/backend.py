@@ -1,0 +1,211 @@
+"""The client of an engine: one request out, one reply or one typed error back.
+
+Knows retries, time limits and what a broken connection means. Does not know editors or processes:
+`engine_finder` finds and starts the local engine, `wire` speaks its JSON. Never imports torch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import httpx
+
+from dlsp.engine_finder import EngineFinder
+from dlsp.engine_link import open_client
+from dlsp.engine_process import EngineUnavailable, ProcessSettings
+from dlsp.wire import (
+    BackendReply,
+    EngineClosing,
+    Health,
+    RemoteError,
+    parse_error,
+    parse_health,
+    parse_reply,
+    render_request,
+)
+from engine.request import EngineError, InfillRequest
+
+__all__ = [
+    "Backend",
+    "BackendReply",
+    "EngineLost",
+    "EngineTimeout",
+    "EngineUnavailable",
+    "Health",
+    "ProcessSettings",
+    "RemoteError",
+]
+
+_PATH = "/v1/fim/completions"
+_HEALTH_S = 10.0
+#: How far past its deadline an answer may come, at a cursor that rests.
+_LATE_MS = 2000.0
+
+
+class EngineLost(EngineError):
+    """The connection broke while the engine worked on the request."""
+
+    code, http_status, exit_code = "engine_lost", 502, 6
+
+
+class EngineTimeout(EngineError):
+    """No answer in the time that the caller would wait."""
+
+    code, http_status, exit_code = "timeout", 504, 6
+
+
+class ModelChoice(Protocol):
+    """The part of the settings that decides which local engine is wanted."""
+
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def weights(self) -> str | None: ...
+
+
+class Line(Protocol):
+    """Where the next request goes."""
+
+    @property
+    def client(self) -> httpx.AsyncClient: ...
+    @property
+    def backend(self) -> str: ...
+    def lost(self) -> None: ...
+
+
+class Source(Protocol):
+    """Gives out a line, and closes what it opened."""
+
+    async def link(self) -> Line: ...
+    async def close(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class Backend:
+    """An engine to ask, here or elsewhere. Cancelling a call closes its connection, which ends
+    the work in the engine."""
+
+    def __init__(self, source: Source, *, model: str | None, extended: bool) -> None:
+        self._source = source
+        self._model = model
+        self._extended = extended
+
+    @classmethod
+    def local(cls, settings: ModelChoice, process: ProcessSettings | None = None) -> Backend:
+        """The engine that all editors of this user share; started and revived as needed."""
+        weights = str(settings.weights) if settings.weights else None
+        finder = EngineFinder(process or ProcessSettings(), model=settings.model, weights=weights)
+        return cls(finder, model=settings.model, extended=True)
+
+    @classmethod
+    def remote(
+        cls, url: str, token: str | None = None, *, model: str | None = None, extended: bool = True
+    ) -> Backend:
+        """Any FIM endpoint; `extended` sends our own key `dlsp`, which strict servers refuse.
+
+        The code and the token go to that address as they are: use https outside this machine.
+        """
+        return cls(_Remote(url, token), model=model, extended=extended)
+
+    async def complete(
+        self, request: InfillRequest, *, wait_ms: float | None = None
+    ) -> BackendReply:
+        """Fill one hole. `wait_ms`: how long, on top of the deadline, the engine may take to start.
+
+        Without a deadline `wait_ms` bounds the whole call, and without both nothing does.
+        """
+        limit_ms = wait_ms
+        if request.deadline_ms is not None:
+            limit_ms = (wait_ms or 0.0) + request.deadline_ms + _LATE_MS
+        try:
+            async with asyncio.timeout(None if limit_ms is None else limit_ms / 1000.0):
+                return await self._complete(request)
+        except TimeoutError:
+            raise EngineTimeout(
+                f"the engine did not answer within {limit_ms:.0f} ms; it may still be loading"
+            ) from None
+
+    async def _complete(self, request: InfillRequest) -> BackendReply:
+        fields = render_request(request, self._model, extended=self._extended)
+        for last in (False, False, True):
+            line = await self._source.link()
+            try:
+                response = await line.client.post(_PATH, json=fields)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                # Nothing was sent: the engine ended between two requests. Find the next one.
+                line.lost()
+                failure: EngineError = EngineUnavailable(f"cannot reach the engine: {error}")
+            except httpx.HTTPError as error:
+                line.lost()
+                raise EngineLost(
+                    f"the engine was lost during the request ({type(error).__name__}); ask again"
+                ) from None
+            else:
+                if response.is_success:
+                    return parse_reply(_json(response), request, line.backend)
+                failure = parse_error(response.status_code, _json(response))
+                if not isinstance(failure, EngineClosing):
+                    raise failure
+                line.lost()
+            if last:
+                raise failure
+            await asyncio.sleep(0.05)
+        raise AssertionError("unreachable")
+
+    async def health(self) -> Health:
+        """How the engine is; a local one is started first when it does not run."""
+        for last in (False, True):
+            line = await self._source.link()
+            try:
+                response = await line.client.get("/health", timeout=_HEALTH_S)
+            except httpx.HTTPError as error:
+                line.lost()
+                if last:
+                    raise EngineUnavailable(
+                        f"cannot reach the engine ({type(error).__name__})"
+                    ) from None
+                await asyncio.sleep(0.05)
+                continue
+            if response.status_code == 404:
+                return Health()  # a foreign server that has no such page answers, so it is there
+            if response.is_success:
+                return parse_health(_json(response))
+            raise parse_error(response.status_code, _json(response))
+        raise AssertionError("unreachable")
+
+    async def stop_engine(self) -> None:
+        """Ask the local engine to finish, for everybody; a remote one is left alone."""
+        await self._source.stop()
+
+    async def close(self) -> None:
+        """Close every connection; the local engine goes on serving others."""
+        await self._source.close()
+
+
+class _Remote:
+    """An engine at a fixed address, as a `Source` and its only `Line`."""
+
+    backend = "http"
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self.client = open_client(url.rstrip("/").removesuffix(_PATH), token=token)
+
+    async def link(self) -> Line:
+        return self
+
+    def lost(self) -> None:
+        """The address stays the same."""
+
+    async def stop(self) -> None:
+        """Not ours to stop."""
+
+    async def close(self) -> None:
+        await self.client.aclose()
+
+
+def _json(response: httpx.Response) -> object:
+    try:
+        return response.json()
+    except ValueError:
+        return None

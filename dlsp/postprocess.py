@@ -1,0 +1,143 @@
+"""From the engine's text to the text a user may see: pure str -> str steps, then the verdict.
+
+Knows the text around the hole and the syntax verdict on the whole document, which falls here for
+every engine, remote ones included. Knows nothing of LSP positions, requests or the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlsp.indent import drop_repeated, in_unit
+from dlsp.overlap import (
+    closed_by,
+    closers_right_of,
+    cut_following_lines,
+    cut_rest_of_line,
+    head_of,
+    is_trivial,
+    open_at_end,
+    repeats_neighbour,
+    tail_of,
+)
+from engine.request import Want
+from engine.syntax import Verdict, check, complete_prefix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What to show. `replace_after` code points right of the cursor give way to the text."""
+
+    text: str
+    replace_after: int
+    verdict: Verdict
+    dropped: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the text would stand, on LF."""
+
+    prefix: str
+    suffix: str
+    language: str | None
+
+    def verdict(self, text: str, replace_after: int = 0) -> Verdict:
+        suffix = self.suffix[replace_after:]
+        return check(prefix=self.prefix, text=text, suffix=suffix, language=self.language)
+
+
+def finish(text: str, *, prefix: str, suffix: str, language: str | None, want: Want) -> Finished:
+    """Clean a suggestion and judge it; an empty `text` says in `dropped` why nothing is shown."""
+    place = Place(prefix=to_lf(prefix), suffix=to_lf(suffix), language=language)
+    text = only_wanted(to_lf(text), want)
+    if not text.strip():
+        return _dropped("empty")
+    text = drop_repeated(text, place.prefix)
+    text = in_unit(text, place.prefix, place.suffix)
+    text = cut_rest_of_line(text, place.suffix)
+    text = cut_following_lines(text, place.prefix, place.suffix)
+    text = trimmed(text, place.suffix)
+    if not text.strip():
+        return _dropped("repeats what follows")
+    if repeats_neighbour(text, place.prefix, place.suffix):
+        return _dropped("repeats a line beside it")
+    text, replace_after = balanced(text, place)
+    return _judged(text, replace_after, place, want)
+
+
+def to_lf(text: str) -> str:
+    """Line ends as LF."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def only_wanted(text: str, want: Want) -> str:
+    """A line ends at its newline."""
+    return text.partition("\n")[0] if want == "line" else text
+
+
+def trimmed(text: str, suffix: str) -> str:
+    """Trim blank lines, and the end of the text where nothing follows on its line."""
+    lines = [line if line.strip() else "" for line in text.split("\n")]
+    whole = "\n".join(lines) if len(lines) > 1 else text
+    return whole if tail_of(suffix).strip() else whole.rstrip()
+
+
+def balanced(text: str, place: Place) -> tuple[str, int]:
+    """Keep exactly one of each closer where the editor had set it and the text spells it too.
+
+    The syntax of each way decides (in `f(g(|)` both closers are due); without a grammar, or where
+    no way is whole, the brackets that the cursor's line leaves open are counted.
+    """
+    ways = _ways(text, place)
+    for way in ways:
+        if len(ways) > 1 and place.verdict(*way).status == "ok":
+            return way
+    if len(ways) > 1 and not _due(text, place):
+        return ways[1]
+    return ways[0]
+
+
+def _ways(text: str, place: Place) -> list[tuple[str, int]]:
+    """As it is; the text's own closers cut; the closers right of the cursor covered."""
+    ways = [(text, 0)]
+    right, own = closers_right_of(place.suffix), closed_by(text, head_of(place.prefix))
+    doubled = next((n for n in range(min(len(right), len(own)), 0, -1) if own[:n] == right[:n]), 0)
+    if doubled and text.endswith(right[:doubled]) and len(text) > doubled:
+        ways.append((text[:-doubled], 0))
+    if doubled:
+        ways.append((text, doubled))
+    if not doubled and right and text.rstrip(";,:")[-1:] == right[0]:
+        ways.append((text, 1))
+    *above, last = text.split("\n")
+    if above and is_trivial(last) and last.strip() == _next_line(place.suffix):
+        ways.append(("\n".join(above).rstrip(), 0))
+    return ways
+
+
+def _next_line(suffix: str) -> str:
+    return next((line.strip() for line in suffix.split("\n")[1:] if line.strip()), "")
+
+
+def _due(text: str, place: Place) -> bool:
+    """True if the cursor's line has left enough open for the text's closers and those right."""
+    unclosed = open_at_end(head_of(place.prefix))
+    return len(unclosed) >= len(closers_right_of(place.suffix)) + len(
+        closed_by(text, head_of(place.prefix))
+    )
+
+
+def _judged(text: str, replace_after: int, place: Place, want: Want) -> Finished:
+    verdict = place.verdict(text, replace_after)
+    if verdict.status == "broken" and want == "block":
+        suffix = place.suffix[replace_after:]
+        text = complete_prefix(place.prefix, text, suffix, place.language, at="line").rstrip()
+        verdict = place.verdict(text, replace_after) if text else verdict
+    if verdict.status == "broken" or not text:
+        return _dropped("breaks the syntax", verdict)
+    return Finished(text=text, replace_after=replace_after, verdict=verdict)
+
+
+def _dropped(reason: str, verdict: Verdict | None = None) -> Finished:
+    verdict = verdict or Verdict(status="unknown")
+    return Finished(text="", replace_after=0, verdict=verdict, dropped=reason)

@@ -1,0 +1,134 @@
+"""The language server: registrations and thin handlers; pygls lives here and nowhere deeper.
+
+Each handler translates between LSP and one call, and is the last stop for errors: expected ones
+become null and a status, bugs a traceback in the log and null. Does not know how a completion
+comes about.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from typing import Any
+
+from lsprotocol import types as lsp
+
+from dlsp.completion import Ask, complete
+from dlsp.reply import Answer, inline_completions
+from dlsp.scheduler import Overdue, Superseded
+from dlsp.session import Session
+from engine.request import EngineError
+
+#: The backend keeps its own time limits; this much later a request is given up whatever happens.
+LAST_RESORT_MS = 5000.0
+
+logger = logging.getLogger(__name__)
+
+
+def serve_stdio() -> int:
+    """Serve one editor on stdin and stdout until it is done."""
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    # pygls logs every message it sends, code included.
+    logging.getLogger("pygls").setLevel(logging.WARNING)
+    # Python's own handler would wait for the thread that blocks on stdin.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.stdin.isatty():
+        sys.stderr.write("dlsp speaks LSP on stdin: an editor starts it. Try dlsp --help.\n")
+    session = build()
+    session.start_io()
+    return 0 if session.was_shut_down else 1
+
+
+def build() -> Session:
+    """A session with every handler registered."""
+    session = Session()
+    feature = session.feature
+    feature(lsp.INITIALIZE)(on_initialize)
+    feature(lsp.INITIALIZED)(on_initialized)
+    feature(lsp.WORKSPACE_DID_CHANGE_CONFIGURATION)(on_configuration)
+    feature(lsp.TEXT_DOCUMENT_DID_CLOSE)(on_close)
+    # Without options pygls advertises nothing.
+    feature(lsp.TEXT_DOCUMENT_INLINE_COMPLETION, lsp.InlineCompletionOptions())(on_completion)
+    feature("dlsp/why")(on_why)
+    feature("dlsp/documentText")(on_document_text)
+    feature(lsp.SHUTDOWN)(on_shutdown)
+    return session
+
+
+def on_initialize(ls: Session, params: lsp.InitializeParams) -> None:
+    """Runs after pygls has made its workspace and before it computes the capabilities."""
+    ls.open_documents(params)
+    ls.read_options(params.initialization_options)
+    if params.process_id is not None:
+        ls.watch_editor(params.process_id)
+
+
+def on_initialized(ls: Session, params: lsp.InitializedParams) -> None:
+    ls.in_background(ls.fetch_configuration())
+
+
+def on_configuration(ls: Session, params: lsp.DidChangeConfigurationParams) -> None:
+    ls.in_background(ls.fetch_configuration(params.settings))
+
+
+def on_close(ls: Session, params: lsp.DidCloseTextDocumentParams) -> None:
+    ls.forget(params.text_document.uri)
+
+
+async def on_completion(
+    ls: Session, params: lsp.InlineCompletionParams
+) -> lsp.InlineCompletionList | None:
+    """Answer with the latest request's suggestion, or null; a cancel passes through."""
+    ask = Ask(
+        uri=params.text_document.uri,
+        position=params.position,
+        invoked=params.context.trigger_kind == lsp.InlineCompletionTriggerKind.Invoked,
+        received=time.perf_counter(),
+    )
+    answer = await _answer(ls, ask)
+    ls.remember(ask, answer)
+    return inline_completions(answer)
+
+
+async def _answer(ls: Session, ask: Ask) -> Answer:
+    async def work() -> Answer:
+        return await complete(ask, documents=ls.documents, backend=ls.backend, settings=ls.settings)
+
+    limit_ms = ls.settings.deadline_ms + (ls.settings.start_wait_ms or 0.0) + LAST_RESORT_MS
+    try:
+        answer = await ls.scheduler.latest(ask.uri, work, limit_s=limit_ms / 1000.0)
+    except Superseded:
+        return Answer(reason="a newer request of this document took over")
+    except Overdue:
+        return Answer(reason=f"no answer within {limit_ms:.0f} ms")
+    except EngineError as error:
+        ls.engine_failed(error)
+        return Answer(reason=str(error), error=error)
+    except Exception:
+        logger.exception("a completion failed: this is a bug in dlsp")
+        return Answer(reason="a bug in dlsp; its log has the traceback")
+    if answer.reply is not None:
+        ls.engine_answered(answer.reply.model)
+    return answer
+
+
+def on_why(ls: Session, params: Any) -> dict[str, Any] | None:
+    """The detail of a document's last answer."""
+    return ls.why(_uri_of(params))
+
+
+def on_document_text(ls: Session, params: Any) -> dict[str, Any] | None:
+    """The mirror's text, for tests that compare it with the editor's."""
+    document = ls.documents.find(_uri_of(params)) if ls.settings.debug else None
+    return {"text": document.text, "version": document.version} if document else None
+
+
+async def on_shutdown(ls: Session, params: None) -> None:
+    await ls.end()
+
+
+def _uri_of(params: Any) -> str:
+    found = params.get("textDocument", {}) if isinstance(params, dict) else {}
+    return str(found.get("uri", "")) if isinstance(found, dict) else ""

@@ -1,0 +1,177 @@
+"""Guesses for the slots of a canvas: look-up in the file first, the denoiser otherwise.
+
+How many slots are worth verifying is chosen by expected tokens per millisecond, from measured
+acceptance and measured cost; zero is allowed. In `verified` mode the choice cannot change the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.cache import Stream
+from engine.canvas import MASKED, Draft
+from engine.lookup import SIZES, Lookup
+from engine.model.denoiser import Context, Denoiser
+from engine.model.transformer import Embedding
+from engine.policy import confidence_threshold, one_per_step
+
+_MEMORY = 0.05  # weight of the newest observation in a running mean
+_RETRY = 12  # an unprofitable denoiser is tried again every so many drafts
+
+
+class Costs:
+    """Running mean milliseconds of a base forward by rows, and of a denoising step.
+
+    Starts from the ratios measured on two AVX2 cores (8 rows cost 1.25 times one row).
+    """
+
+    def __init__(self, one_row_ms: float = 40.0, step_ms: float = 5.0) -> None:
+        self.one_row_ms, self.step_ms = one_row_ms, step_ms
+        self._ratio = {rows: 1.0 + 0.036 * (rows - 1) for rows in range(1, 33)}
+
+    def forward(self, rows: int) -> float:
+        """Expected milliseconds of a base forward over `rows` rows."""
+        return self.one_row_ms * self._ratio[min(rows, 32)]
+
+    def saw_forward(self, rows: int, ms: float) -> None:
+        """Learn from one measured forward; outliers of a busy machine are clipped."""
+        expected = self.forward(rows)
+        ms = min(ms, 3 * expected)
+        self.one_row_ms += _MEMORY * (ms / self._ratio[min(rows, 32)] - self.one_row_ms)
+
+    def saw_step(self, ms: float) -> None:
+        """Learn from one measured denoising step."""
+        self.step_ms += _MEMORY * (min(ms, 3 * self.step_ms) - self.step_ms)
+
+
+class Acceptance:
+    """How often drafts come true: per look-up match length, and gained per denoiser draft."""
+
+    def __init__(self, calibration: tuple[float, ...]) -> None:
+        self.lookup = {4: 0.8, 3: 0.65, 2: 0.45}
+        self.gained = sum(_products(calibration)) if calibration else 0.0
+
+    def saw_lookup(self, match: int, first_accepted: bool) -> None:
+        """Learn whether the first token of a look-up guess was right."""
+        self.lookup[match] += _MEMORY * (first_accepted - self.lookup[match])
+
+    def saw_denoiser(self, accepted: int) -> None:
+        """Learn how many tokens a denoiser draft gained."""
+        self.gained += _MEMORY * (accepted - self.gained)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Drafts for the slots behind the base's next token; `match`: look-up match length or 0."""
+
+    drafts: tuple[Draft, ...]
+    match: int = 0
+    steps: int = 0
+
+
+class Drafter:
+    """Fills canvases for one request over one stream."""
+
+    def __init__(
+        self, denoiser: Denoiser | None, embedding: Embedding, stream: Stream,
+        after: Stream | None, acceptance: Acceptance, costs: Costs,
+    ) -> None:
+        self.denoiser, self.embedding = denoiser, embedding
+        self.stream, self.after = stream, after
+        self.acceptance, self.costs = acceptance, costs
+        self._skipped = 0
+
+    def propose(self, lookup: Lookup, token_id: int, room: int) -> Proposal:
+        """For `verified`: as many drafts behind `token_id` as pay, at most `room`."""
+        match, found = lookup.guess(min(room, 7))
+        sure = self.acceptance.lookup.get(match, 0.0)
+        drafts = [Draft(token_id=i, source="lookup", confidence=sure) for i in found]
+        if match >= SIZES[1] or not self._worth_denoising(drafts):
+            return Proposal(drafts=self._paying(drafts), match=match if drafts else 0)
+        slots = self.denoise([token_id], room, steps=1, threshold=1.0)
+        if slots and slots[0].confidence < sure:
+            return Proposal(drafts=self._paying(drafts), match=match, steps=1)
+        return Proposal(drafts=self._paying(slots), steps=1)
+
+    def denoise(
+        self, known: list[int], room: int, steps: int, threshold: float
+    ) -> list[Draft]:
+        """Fill a canvas in up to `steps` denoising steps; the last one closes what is open.
+
+        `known`: the base's next token, then visible slots or MASKED. Slots above `threshold`
+        commit early and are seen by the next step.
+        """
+        if self.denoiser is None or room < 1:
+            return []
+        rows = min(self.denoiser.max_rows, room + 1)
+        tokens = torch.tensor((known + [MASKED] * rows)[:rows])
+        confidence = torch.ones(rows)
+        for step in range(steps):
+            open_ = tokens == MASKED
+            if not bool(open_.any()):
+                break
+            best, sure = self._step(tokens, open_)
+            commit = open_ if step == steps - 1 else (
+                one_per_step(sure, open_) if threshold >= 1.0
+                else confidence_threshold(sure, open_, threshold)
+            )
+            tokens = torch.where(commit, best, tokens)
+            confidence = torch.where(commit, sure, confidence)
+        pairs = zip(tokens[1:].tolist(), confidence[1:].tolist(), strict=True)
+        return [Draft(token_id=i, source="denoiser", confidence=c) for i, c in pairs]
+
+    def _step(self, tokens: Tensor, open_: Tensor) -> tuple[Tensor, Tensor]:
+        """One denoising step: (best token [R], its probability [R]) of the open slots."""
+        assert self.denoiser is not None
+        embedded = self.embedding(tokens.clamp_min(0))[None]
+        hidden = self.denoiser.hidden(embedded, open_[None], self._context())
+        at = open_.nonzero()[:, 0]
+        probability, index = self.denoiser.logits(hidden[at]).softmax(dim=-1).max(dim=-1)
+        best, sure = tokens.clone(), torch.zeros(len(tokens))
+        best[at], sure[at] = self.denoiser.shortlist[index], probability
+        return best, sure
+
+    def _context(self) -> Context:
+        assert self.denoiser is not None
+        stream, after = self.stream, self.after
+        top, length = slice(-len(self.denoiser.layers), None), len(stream)
+        seen = len(after) if after is not None else 0
+        return Context(
+            keys=stream.keys[top, :, :length],
+            values=stream.values[top, :, :length],
+            lengths=torch.tensor([length]),
+            features=stream.features[length - 1, :2][None],
+            after_keys=after.keys[top, :, :seen] if after is not None and seen else None,
+            after_values=after.values[top, :, :seen] if after is not None and seen else None,
+        )
+
+    def _worth_denoising(self, drafts: list[Draft]) -> bool:
+        if self.denoiser is None:
+            return False
+        gain_ms = self.acceptance.gained * self.costs.forward(1)
+        if gain_ms > self.costs.step_ms + 2 * (self.costs.forward(2) - self.costs.forward(1)):
+            return True
+        self._skipped += 1
+        return self._skipped % _RETRY == 0
+
+    def _paying(self, drafts: list[Draft]) -> tuple[Draft, ...]:
+        """The number of drafts with the most expected tokens per millisecond."""
+        best, best_rate, expected, reach = 0, 1.0 / self.costs.forward(1), 1.0, 1.0
+        for count, draft in enumerate(drafts, start=1):
+            reach *= draft.confidence
+            expected += reach
+            rate = expected / self.costs.forward(1 + count)
+            if rate > best_rate:
+                best, best_rate = count, rate
+        return tuple(drafts[:best])
+
+
+def _products(shares: tuple[float, ...]) -> list[float]:
+    out, product = [], 1.0
+    for share in shares:
+        product *= share
+        out.append(product)
+    return out

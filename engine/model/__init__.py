@@ -1,0 +1,1 @@
+"""The networks: one transformer (the base) and the denoiser over it. Tensors only, no text."""

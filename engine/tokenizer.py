@@ -1,0 +1,173 @@
+"""Text <-> token ids, byte-exact.
+
+Built from GGUF metadata or a hub `tokenizer.json` on the `tokenizers` library. Special tokens are
+never read out of user text, and no normaliser changes it: what is encoded is spelled exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as HfTokenizer
+
+from engine.request import WeightsError
+
+_QWEN_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+#: GGUF's name of the pre-tokenizer -> its definition as the `tokenizers` library reads it
+_PRE_TOKENIZERS: dict[str, list[dict[str, Any]]] = {
+    "qwen2": [
+        {
+            "type": "Split",
+            "pattern": {"Regex": _QWEN_PATTERN},
+            "behavior": "Isolated",
+            "invert": False,
+        },
+        _BYTE_LEVEL | {"use_regex": False},
+    ],
+    "smollm": [
+        {"type": "Digits", "individual_digits": True},
+        _BYTE_LEVEL | {"use_regex": True},
+    ],
+}
+_SPELLED, _SPECIAL = (1, 6), (3, 4)  # GGUF token types: normal, byte; control, user-defined
+_FORMAT = "dlsp-tokenizer-1"
+
+
+class Tokenizer:
+    """`encode` and `decode`, and the token table that healing searches."""
+
+    def __init__(self, definition: str) -> None:
+        """`definition` is what `to_json` wrote."""
+        data = json.loads(definition)
+        if data.get("format") != _FORMAT:
+            raise WeightsError("the cached tokenizer is of another version; delete it and reload")
+        self._definition = definition
+        self._hf = HfTokenizer.from_str(json.dumps(data["tokenizer"]))
+        self.special_ids: dict[str, int] = data["special"]
+        self.size: int = data["size"]
+
+    @classmethod
+    def from_gguf(cls, meta: Mapping[str, Any]) -> Tokenizer:
+        """From GGUF metadata of a byte-level BPE tokenizer."""
+        kind, pre = meta.get("tokenizer.ggml.model"), meta.get("tokenizer.ggml.pre")
+        if kind != "gpt2" or pre not in _PRE_TOKENIZERS:
+            raise WeightsError(f"tokenizer {kind!r} with pre-tokenizer {pre!r} is not supported")
+        tokens, types = meta["tokenizer.ggml.tokens"], meta["tokenizer.ggml.token_type"]
+        plain = {t: i for i, t in enumerate(tokens) if types[i] in _SPELLED}
+        special = {t: i for i, t in enumerate(tokens) if types[i] in _SPECIAL}
+        merges = [tuple(m.split(" ", 1)) for m in meta["tokenizer.ggml.merges"]]
+        pre_tokenizer = {"type": "Sequence", "pretokenizers": _PRE_TOKENIZERS[str(pre)]}
+        return cls._build(plain, merges, special, pre_tokenizer)
+
+    @classmethod
+    def from_hub(cls, path: Path) -> Tokenizer:
+        """From a hub `tokenizer.json` (byte-level BPE)."""
+        data = json.loads(path.read_text(encoding="utf-8"))
+        model = data.get("model", {})
+        if model.get("type") != "BPE":
+            raise WeightsError(f"{path} holds a {model.get('type')} tokenizer; BPE is needed")
+        special = {t["content"]: t["id"] for t in data.get("added_tokens", [])}
+        plain = {t: i for t, i in model["vocab"].items() if t not in special}
+        merges = [tuple(m.split(" ", 1)) if isinstance(m, str) else m for m in model["merges"]]
+        return cls._build(plain, merges, special, data["pre_tokenizer"])
+
+    @classmethod
+    def _build(
+        cls,
+        plain: dict[str, int],
+        merges: list[Any],
+        special: dict[str, int],
+        pre_tokenizer: dict[str, Any],
+    ) -> Tokenizer:
+        size = 1 + max(*plain.values(), *special.values())
+        tokenizer = {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": [],
+            "normalizer": None,
+            "pre_tokenizer": pre_tokenizer,
+            "post_processor": None,
+            "decoder": None,
+            "model": {"type": "BPE", "vocab": plain, "merges": merges, "ignore_merges": False},
+        }
+        whole = {"format": _FORMAT, "size": size, "special": special, "tokenizer": tokenizer}
+        return cls(json.dumps(whole, ensure_ascii=False))
+
+    def to_json(self) -> str:
+        """The definition `Tokenizer` takes."""
+        return self._definition
+
+    def encode(self, text: str) -> list[int]:
+        """Ids that spell `text` exactly (lone surrogates become `?`)."""
+        if not text:
+            return []
+        safe = text.encode("utf-8", "replace").decode("utf-8")
+        ids: list[int] = self._hf.encode(safe, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text that `ids` spell; a character cut at either edge is left out."""
+        return self.spell(ids).decode("utf-8", "ignore")
+
+    def spell(self, ids: Iterable[int]) -> bytes:
+        """The bytes that `ids` spell; special tokens spell nothing."""
+        table = self.token_bytes
+        return b"".join(table[i] for i in ids)
+
+    def pieces(self, text: str) -> list[int]:
+        """Start offsets of the pre-tokens of `text`: no token ever crosses one."""
+        if not text:
+            return []
+        safe = text.encode("utf-8", "replace").decode("utf-8")
+        pre = self._hf.pre_tokenizer
+        return sorted({span[0] for _, span in pre.pre_tokenize_str(safe)})
+
+    @cached_property
+    def token_bytes(self) -> list[bytes]:
+        """id -> the bytes it spells (empty for special and unused ids)."""
+        table = [b""] * self.size
+        alphabet = _byte_alphabet()
+        for token, index in self._hf.get_vocab(with_added_tokens=False).items():
+            table[index] = bytes(alphabet[c] for c in token)
+        return table
+
+    @cached_property
+    def _sorted(self) -> tuple[list[bytes], list[int]]:
+        pairs = sorted((spelled, i) for i, spelled in enumerate(self.token_bytes) if spelled)
+        return [p[0] for p in pairs], [p[1] for p in pairs]
+
+    def spelling(self, wanted: bytes) -> list[int]:
+        """Ids of the tokens that begin with `wanted` or are a proper prefix of it (not empty)."""
+        words, ids = self._sorted
+        low = bisect_left(words, wanted)
+        high = bisect_left(words, wanted + b"\xff" * 8) if wanted else len(words)
+        found = ids[low:high]
+        for end in range(1, len(wanted)):
+            at = bisect_left(words, wanted[:end])
+            while at < len(words) and words[at] == wanted[:end]:
+                found.append(ids[at])
+                at += 1
+        return found
+
+    def special(self, name: str) -> int | None:
+        """The id of a special token, or None if this tokenizer lacks it."""
+        return self.special_ids.get(name)
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """The printable stand-ins that byte-level BPE uses for the 256 bytes (GPT-2)."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in set(printable)]
+    stand_ins = {chr(b): b for b in printable}
+    stand_ins.update({chr(256 + n): b for n, b in enumerate(others)})
+    return stand_ins

@@ -1,0 +1,1 @@
+"""Training a denoiser over a frozen base: data, encoding, loop, evaluation."""

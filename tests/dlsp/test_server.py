@@ -1,0 +1,111 @@
+"""The server object in this process: what it announces, and what it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from lsprotocol import types as lsp
+
+from dlsp.server import build
+from dlsp.session import Session
+
+
+class Wire:
+    """Collects what the server writes, and feeds it messages as the reader would."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.sent: list[dict[str, Any]] = []
+        session.protocol.set_writer(self, include_headers=False)  # type: ignore[arg-type]
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(json.loads(data))
+
+    def close(self) -> None: ...
+
+    def feed(self, method: str, params: Any, *, msg_id: int | None = None) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        if msg_id is not None:
+            message["id"] = msg_id
+        protocol = self.session.protocol
+        parsed = json.loads(json.dumps(message), object_hook=protocol.structure_message)
+        protocol.handle_message(parsed)
+
+    def result(self, msg_id: int) -> Any:
+        [reply] = [message for message in self.sent if message.get("id") == msg_id]
+        return reply["result"]
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire(build())
+
+
+def initialize(wire: Wire, encodings: list[str]) -> dict[str, Any]:
+    params = {"processId": None, "rootUri": None,
+              "capabilities": {"general": {"positionEncodings": encodings}}}  # fmt: skip
+    wire.feed(lsp.INITIALIZE, params, msg_id=1)
+    found: dict[str, Any] = wire.result(1)["capabilities"]
+    return found
+
+
+def test_capabilities(wire: Wire) -> None:
+    announced = initialize(wire, ["utf-16"])
+    assert announced["positionEncoding"] == "utf-16"
+    assert announced["inlineCompletionProvider"] == {}
+    assert announced["textDocumentSync"]["change"] == lsp.TextDocumentSyncKind.Incremental.value
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [(["utf-8", "utf-16"], "utf-8"), (["utf-32"], "utf-32"), (["utf-7"], "utf-16")],
+)
+def test_encodings(wire: Wire, offered: list[str], chosen: str) -> None:
+    assert initialize(wire, offered)["positionEncoding"] == chosen
+    assert wire.session.documents._encoding == chosen
+
+
+def test_keystrokes_leave_nothing_behind(wire: Wire) -> None:
+    initialize(wire, ["utf-16"])
+    document = {"uri": "file:///a.py", "version": 1, "languageId": "python", "text": ""}
+    wire.feed(lsp.TEXT_DOCUMENT_DID_OPEN, {"textDocument": document})
+    start = {"line": 0, "character": 0}
+    for version in range(2, 52):
+        change = {"range": {"start": start, "end": start}, "text": "x"}
+        wire.feed(
+            lsp.TEXT_DOCUMENT_DID_CHANGE,
+            {"textDocument": {"uri": "file:///a.py", "version": version},
+             "contentChanges": [change]},
+        )  # fmt: skip
+    found = wire.session.documents.find("file:///a.py")
+    assert found is not None
+    assert (found.text, found.version) == ("x" * 50, 51)
+    assert wire.session.protocol._request_futures == {}
+
+
+def test_status_is_sent_on_change_only(wire: Wire) -> None:
+    for state in ("loading", "loading", "ready"):
+        wire.session.set_status(state, "")
+    states = [message["params"]["state"] for message in wire.sent]
+    assert states == ["loading", "ready"]
+
+
+def test_a_bug_is_logged_and_answers_null(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        initialize(wire, ["utf-16"])
+        document = {"uri": "file:///a.py", "version": 1, "languageId": "python", "text": "x = "}
+        wire.feed(lsp.TEXT_DOCUMENT_DID_OPEN, {"textDocument": document})
+        wire.session._backend = object()  # type: ignore[assignment]
+        params = {"textDocument": {"uri": "file:///a.py"}, "position": {"line": 0, "character": 4},
+                  "context": {"triggerKind": 1}}  # fmt: skip
+        wire.feed(lsp.TEXT_DOCUMENT_INLINE_COMPLETION, params, msg_id=2)
+        while not [message for message in wire.sent if message.get("id") == 2]:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+    assert wire.result(2) is None
+    assert "bug in dlsp" in caplog.text
+    assert [m for m in wire.sent if m.get("method") == lsp.WINDOW_SHOW_MESSAGE] == []
