@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,17 +108,25 @@ def table(shown: Sequence[Shown]) -> str:
     )
 
 
-def show_status(state: str, message: str) -> None:
-    """Tells what the engine is doing while it starts, fetches and loads the model."""
-    if state in ("starting", "loading"):
-        say(f"engine {state}: {message}" if message else f"engine {state}")
+def status_teller() -> Callable[[str, str], None]:
+    """Tells what the engine is doing while it starts, fetches and loads the model; each once."""
+    told: set[tuple[str, str]] = set()
+
+    def tell(state: str, message: str) -> None:
+        if state in ("starting", "loading") and (state, message) not in told:
+            told.add((state, message))
+            say(message or f"the engine is {state}")
+
+    return tell
 
 
 async def complete_all(cursors: Sequence[Cursor], options: dict[str, object]) -> list[Shown]:
     """Asks for every hole in turn and prints each as it comes; raises BenchmarkError."""
     shown: list[Shown] = []
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    session = LspSession(options=options, environment={}, answer_s=LOADING_S, on_status=show_status)
+    session = LspSession(
+        options=options, environment={}, answer_s=LOADING_S, on_status=status_teller()
+    )
     async with session:
         for cursor in cursors:
             path = EXAMPLES / cursor.file

@@ -131,15 +131,17 @@ class Session(LanguageServer):
             self._watch = self.in_background(self._report_engine())
 
     async def _report_engine(self) -> None:
+        heard = False  # a busy engine may answer slowly: that is not a new start
         while True:
             asking = asyncio.ensure_future(self.backend.health())
-            if not (await asyncio.wait({asking}, timeout=WATCH_INTERVAL_S))[0]:
+            if not (await asyncio.wait({asking}, timeout=WATCH_INTERVAL_S))[0] and not heard:
                 self.set_status("starting", "starting the engine")
             try:
                 health = await asking
             except EngineError as error:
                 self.set_status("error", str(error))
                 return
+            heard = True
             self.set_status(health.status, _message(health))
             if health.status in ("ready", "error"):
                 return

@@ -17,6 +17,7 @@ from engine.tokenizer import Tokenizer
 
 PREFIX_TOKENS = 768
 SUFFIX_TOKENS = 160
+_LEAST_TOKENS = PREFIX_TOKENS // 3
 _TYPED_CHARACTERS = 320
 _LINE_CHARACTERS = 240
 _KEPT = 8
@@ -56,8 +57,10 @@ class Anchors:
         anchor = self._find(hole.prefix, suffix) or self._move(hole, suffix)
         healed = heal_left(self._tokenizer, hole.prefix[len(anchor.head) :])
         after = [] if self._style.trained else self._tokenizer.encode(suffix)
-        typed = self._tokenizer.encode(healed.kept)
-        return Plan(ids=[*anchor.prompt_ids, *typed], after_ids=after, spell=healed.spell)
+        ids = [*anchor.prompt_ids, *self._tokenizer.encode(healed.kept)]
+        if not ids:  # no start token, nothing before the cursor: a base must see something
+            ids = self._tokenizer.encode("\n")
+        return Plan(ids=ids, after_ids=after, spell=healed.spell)
 
     def clear(self) -> None:
         """Forget all anchors."""
@@ -95,7 +98,8 @@ class Anchors:
             same = anchor.head[:4096] == head[: len(anchor.head)][:4096]
             if same and start <= len(head) and len(head) - start < PREFIX_TOKENS * 8:
                 ids = self._tokenizer.encode(head[start:])
-                if len(ids) <= PREFIX_TOKENS:
+                # a cursor further up the file would see too little from a late start
+                if len(ids) <= PREFIX_TOKENS and (start == 0 or len(ids) >= _LEAST_TOKENS):
                     return start, ids
         start = max(0, len(head) - PREFIX_TOKENS * 8)
         while True:
@@ -105,7 +109,7 @@ class Anchors:
             # room to grow: cut to two thirds of the budget, at a line start
             goal = start + int((len(head) - start) * (1 - PREFIX_TOKENS * 2 / 3 / len(ids)))
             line = head.find("\n", goal) + 1
-            start = line if 0 < line < len(head) else goal + 1
+            start = line if 0 < line <= goal + _LINE_CHARACTERS else goal + 1
 
     def _cut_suffix(self, suffix: str) -> str:
         """The start of the suffix that fits, cut at a line end where there is one."""

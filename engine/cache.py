@@ -18,7 +18,8 @@ class Stream:
     """One token sequence and its tensors.
 
     keys, values [layers, kv_heads, capacity, head_dim] float32; features [capacity, F, hidden]
-    float32: the hidden states that feed the denoiser and, last, the final one. Rows past `len(ids)` are undefined.
+    float32: the hidden states that feed the denoiser and, last, the final one. Rows past `len(ids)`
+    are undefined.
     """
 
     def __init__(self, config: ModelConfig, features: int, capacity: int = 256) -> None:

@@ -61,6 +61,17 @@ class Canvas:
         return self.spell[len(self.spelled) :]
 
     @property
+    def fresh(self) -> int:
+        """How many tokens say something new: not those wholly spent on text left of the cursor."""
+        at = spent = 0
+        for token in self.committed:
+            at += len(self._tokenizer.token_bytes[token.token_id])
+            if at > len(self.spell):
+                break
+            spent += 1
+        return len(self) - spent
+
+    @property
     def text(self) -> str:
         """The new text so far; a character cut at the end is left out."""
         return self.spelled[len(self.spell) :].decode("utf-8", "ignore")

@@ -20,6 +20,8 @@ from engine.tokenizer import Tokenizer
 #: Top-2 logit margins below this are counted: there a different kernel may choose differently.
 NEAR_TIE = 1e-3
 _BLOCKED = float("-inf")
+_COLDEST = 1e-4  # below this, dividing by the temperature overflows
+_SEED_MASK = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,21 +41,26 @@ class Vocabulary:
         self.tokenizer, self.style = tokenizer, style
         spelled = tokenizer.token_bytes
         spells = torch.tensor([bool(b) for b in spelled] + [False] * (rows - len(spelled)))
-        breaks = torch.tensor(
-            [b"\n" in b and not b.strip() for b in spelled] + [False] * (rows - len(spelled))
-        )
+        breaks = torch.tensor([_breaks(b) for b in spelled] + [False] * (rows - len(spelled)))
         self.writable = torch.zeros(rows).masked_fill_(~spells, _BLOCKED)
         self.speaking = self.writable.masked_fill(breaks, _BLOCKED)
         self.ending = self.writable.clone()
         self.ending[list(style.end_ids)] = 0.0
-        self._spelling: OrderedDict[bytes, Tensor] = OrderedDict()
+        self._spelling: OrderedDict[tuple[bytes, bool], Tensor] = OrderedDict()
 
-    def spelling(self, wanted: bytes) -> Tensor:
-        """Ids of tokens that may come next when `wanted` must be spelled (cached)."""
-        found = self._spelling.get(wanted)
+    def spelling(self, wanted: bytes, speak: bool) -> Tensor:
+        """Ids of tokens that may come next when `wanted` must be spelled (cached).
+
+        `speak`: behind `wanted` they must not break the line with nothing said on it.
+        """
+        found = self._spelling.get((wanted, speak))
         if found is None:
-            found = torch.tensor(self.tokenizer.spelling(wanted))
-            self._spelling[wanted] = found
+            ids = self.tokenizer.spelling(wanted)
+            if speak:
+                table, at = self.tokenizer.token_bytes, len(wanted)
+                ids = [i for i in ids if not _breaks(table[i][at:])]
+            found = torch.tensor(ids, dtype=torch.long)
+            self._spelling[wanted, speak] = found
             if len(self._spelling) > 256:
                 self._spelling.popitem(last=False)
         return found
@@ -76,15 +83,16 @@ class Chooser:
         vocabulary = self.vocabulary
         speak = self.hole.must_speak(canvas.text)
         if wanted := canvas.unspelled:
-            ids = vocabulary.spelling(wanted)
-            kept = torch.full_like(logits, _BLOCKED)
-            kept[ids] = logits[ids]
-            out = kept + (vocabulary.speaking if speak else vocabulary.writable)
+            ids = vocabulary.spelling(wanted, speak)
+            out = torch.full_like(logits, _BLOCKED)
+            out[ids] = logits[ids]
         else:
             out = logits + (vocabulary.speaking if speak else vocabulary.ending)
-        for token_id in canvas.banned():
-            out[token_id] = _BLOCKED
-        return out
+        if not canvas.banned():
+            return out
+        rest = out.index_fill(0, torch.tensor(sorted(canvas.banned())), _BLOCKED)
+        # where one way of spelling is left, a ban on it cannot be kept
+        return rest if bool((rest > _BLOCKED).any()) else out
 
     def choose(self, logits: Tensor, canvas: Canvas) -> Chosen:
         """logits [V] of the base after the committed tokens -> its next token.
@@ -93,8 +101,10 @@ class Chooser:
         """
         allowed = self.allowed(logits, canvas)
         if self.temperature > 0:
-            probability = (allowed / self.temperature).softmax(dim=-1)
-            generator = torch.Generator().manual_seed(self.seed * 65_537 + len(canvas))
+            scaled = (allowed - allowed.max()) / max(self.temperature, _COLDEST)
+            probability = scaled.softmax(dim=-1)
+            seed = (self.seed * 65_537 + len(canvas)) & _SEED_MASK
+            generator = torch.Generator().manual_seed(seed)
             token_id = int(torch.multinomial(probability, 1, generator=generator))
             return Chosen(
                 token_id=token_id, probability=float(probability[token_id]), near_tie=False
@@ -110,3 +120,8 @@ class Chooser:
         """The probability the base gives `token_id` next, among what is allowed."""
         allowed = self.allowed(logits, canvas)
         return float(torch.exp(allowed[token_id] - allowed.logsumexp(dim=-1)))
+
+
+def _breaks(spelled: bytes) -> bool:
+    """Whether a token ends a line and says nothing."""
+    return b"\n" in spelled and not spelled.strip()

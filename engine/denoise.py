@@ -11,13 +11,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from engine.cache import Stream
-from engine.canvas import MASKED, Canvas, Committed, Draft
+from engine.canvas import Canvas, Committed, Draft, Source
 from engine.choice import Chooser, Chosen
 from engine.drafting import Drafter, Proposal
 from engine.lookup import Lookup
 from engine.model.transformer import Transformer
-from engine.request import Mode
+from engine.request import InfillRequest
 
 Stop = Callable[[Canvas], str | None]
 #: `free`: drafts that the base finds less likely than this are masked again.
@@ -40,16 +42,18 @@ class Loop:
     """Runs one hole. The stream holds the context; committed tokens join it as they are encoded."""
 
     def __init__(
-        self, base: Transformer, stream: Stream, chooser: Chooser, drafter: Drafter, mode: Mode,
-        max_tokens: int,
+        self,
+        base: Transformer,
+        stream: Stream,
+        chooser: Chooser,
+        drafter: Drafter,
+        request: InfillRequest,
     ) -> None:
         self.base, self.stream, self.chooser, self.drafter = base, stream, chooser, drafter
-        self.mode, self.max_tokens = mode, max_tokens
+        self.mode, self.max_tokens = request.mode, request.max_tokens
         self.context = len(stream)
         self.spent = Spent()
-        markers = frozenset(chooser.vocabulary.tokenizer.special_ids.values())
-        self.lookup = Lookup(stream.ids, markers)
-        self._indexed = 0
+        self._reindex()
 
     def run(self, canvas: Canvas, stop: Stop) -> str:
         """Commit until the hole ends; returns why. `stop` is asked before every forward.
@@ -75,13 +79,12 @@ class Loop:
         if self.mode == "ar" or canvas.unspelled:
             return Proposal(drafts=())
         started = time.perf_counter()
-        room = self.max_tokens - len(canvas)
+        room = self.max_tokens - canvas.fresh
         self._index(canvas)
         if self.mode == "verified":
             proposal = self.drafter.propose(self.lookup, token_id, room)
         else:
-            slots = self.drafter.denoise([token_id], room, FREE_STEPS, FREE_THRESHOLD)
-            proposal = Proposal(drafts=tuple(slots), steps=FREE_STEPS if slots else 0)
+            proposal = self.drafter.denoise([token_id], room, FREE_STEPS, FREE_THRESHOLD)
         elapsed = (time.perf_counter() - started) * 1e3
         if proposal.steps:
             self.drafter.costs.saw_step(elapsed / proposal.steps)
@@ -113,19 +116,19 @@ class Loop:
         self.stream.truncate(len(self.stream) - (len(drafts) - accepted))
         return reason, chosen
 
-    def _stands(self, draft: Draft, chosen: Chosen, canvas: Canvas, logits: object) -> bool:
+    def _stands(self, draft: Draft, chosen: Chosen, canvas: Canvas, logits: Tensor) -> bool:
         if draft.token_id == chosen.token_id:
             return True
         if self.mode != "free":
             return False
-        return self.chooser.probability(logits, canvas, draft.token_id) >= REMASK_BELOW  # type: ignore[arg-type]
+        return self.chooser.probability(logits, canvas, draft.token_id) >= REMASK_BELOW
 
-    def _commit(self, canvas: Canvas, chosen: Chosen, source: str) -> str | None:
+    def _commit(self, canvas: Canvas, chosen: Chosen, source: Source) -> str | None:
         """Commit one token; returns why the hole has ended, or None."""
         canvas.commit(
             Committed(
                 token_id=chosen.token_id,
-                source=source,  # type: ignore[arg-type]
+                source=source,
                 forward=self.spent.forwards,
                 probability=chosen.probability,
             )
@@ -134,20 +137,28 @@ class Loop:
             return "stop"
         if self.chooser.hole.end(canvas.text) is not None:
             return "stop"
-        return "length" if len(canvas) >= self.max_tokens else None
+        return "length" if canvas.fresh >= self.max_tokens else None
 
-    def _choose(self, hidden: object, canvas: Canvas) -> Chosen:
-        return self.chooser.choose(self.base.logits(hidden)[0], canvas)  # type: ignore[arg-type]
+    def _choose(self, hidden: Tensor, canvas: Canvas) -> Chosen:
+        return self.chooser.choose(self.base.logits(hidden)[0], canvas)
 
     def _encode_committed(self, canvas: Canvas) -> None:
         """Bring the stream to context + committed tokens: cut what a repair took back."""
         want = self.context + len(canvas)
         if len(self.stream) > want:
             self.stream.truncate(want)
+        if self._indexed > len(canvas):
+            self._reindex()
         missing = canvas.ids[len(self.stream) - self.context :]
         for token_id in missing:  # one by one, as they were first encoded
             self.base.encode([token_id], self.stream)
             self.spent.forwards += 1
+
+    def _reindex(self) -> None:
+        """Start the look-up again from the context: an index can only grow."""
+        markers = frozenset(self.chooser.vocabulary.tokenizer.special_ids.values())
+        self.lookup = Lookup(self.stream.ids[: self.context], markers)
+        self._indexed = 0
 
     def _index(self, canvas: Canvas) -> None:
         for token_id in canvas.ids[self._indexed :]:
@@ -163,6 +174,3 @@ class Loop:
 
 def _as_chosen(draft: Draft) -> Chosen:
     return Chosen(token_id=draft.token_id, probability=draft.confidence, near_tie=False)
-
-
-__all__ = ["MASKED", "Loop", "Spent"]

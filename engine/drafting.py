@@ -6,6 +6,7 @@ acceptance and measured cost; zero is allowed. In `verified` mode the choice can
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -64,6 +65,14 @@ class Acceptance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Experience:
+    """What earlier requests have taught: it outlives a request, a `Drafter` does not."""
+
+    acceptance: Acceptance
+    costs: Costs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """Drafts for the slots behind the base's next token; `match`: look-up match length or 0."""
 
@@ -76,12 +85,16 @@ class Drafter:
     """Fills canvases for one request over one stream."""
 
     def __init__(
-        self, denoiser: Denoiser | None, embedding: Embedding, stream: Stream,
-        after: Stream | None, acceptance: Acceptance, costs: Costs,
+        self,
+        denoiser: Denoiser | None,
+        embedding: Embedding,
+        stream: Stream,
+        after: Stream | None,
+        experience: Experience,
     ) -> None:
         self.denoiser, self.embedding = denoiser, embedding
         self.stream, self.after = stream, after
-        self.acceptance, self.costs = acceptance, costs
+        self.acceptance, self.costs = experience.acceptance, experience.costs
         self._skipped = 0
 
     def propose(self, lookup: Lookup, token_id: int, room: int) -> Proposal:
@@ -91,37 +104,42 @@ class Drafter:
         drafts = [Draft(token_id=i, source="lookup", confidence=sure) for i in found]
         if match >= SIZES[1] or not self._worth_denoising(drafts):
             return Proposal(drafts=self._paying(drafts), match=match if drafts else 0)
-        slots = self.denoise([token_id], room, steps=1, threshold=1.0)
+        slots = self.denoise([token_id], room, steps=1, threshold=1.0).drafts
         if slots and slots[0].confidence < sure:
             return Proposal(drafts=self._paying(drafts), match=match, steps=1)
         return Proposal(drafts=self._paying(slots), steps=1)
 
-    def denoise(
-        self, known: list[int], room: int, steps: int, threshold: float
-    ) -> list[Draft]:
+    def denoise(self, known: list[int], room: int, steps: int, threshold: float) -> Proposal:
         """Fill a canvas in up to `steps` denoising steps; the last one closes what is open.
 
         `known`: the base's next token, then visible slots or MASKED. Slots above `threshold`
         commit early and are seen by the next step.
         """
         if self.denoiser is None or room < 1:
-            return []
+            return Proposal(drafts=())
         rows = min(self.denoiser.max_rows, room + 1)
         tokens = torch.tensor((known + [MASKED] * rows)[:rows])
-        confidence = torch.ones(rows)
+        confidence, taken = torch.ones(rows), 0
         for step in range(steps):
             open_ = tokens == MASKED
             if not bool(open_.any()):
                 break
             best, sure = self._step(tokens, open_)
-            commit = open_ if step == steps - 1 else (
-                one_per_step(sure, open_) if threshold >= 1.0
-                else confidence_threshold(sure, open_, threshold)
+            taken += 1
+            commit = (
+                open_
+                if step == steps - 1
+                else (
+                    one_per_step(sure, open_)
+                    if threshold >= 1.0
+                    else confidence_threshold(sure, open_, threshold)
+                )
             )
             tokens = torch.where(commit, best, tokens)
             confidence = torch.where(commit, sure, confidence)
         pairs = zip(tokens[1:].tolist(), confidence[1:].tolist(), strict=True)
-        return [Draft(token_id=i, source="denoiser", confidence=c) for i, c in pairs]
+        drafts = tuple(Draft(token_id=i, source="denoiser", confidence=c) for i, c in pairs)
+        return Proposal(drafts=drafts, steps=taken)
 
     def _step(self, tokens: Tensor, open_: Tensor) -> tuple[Tensor, Tensor]:
         """One denoising step: (best token [R], its probability [R]) of the open slots."""
@@ -157,7 +175,7 @@ class Drafter:
         self._skipped += 1
         return self._skipped % _RETRY == 0
 
-    def _paying(self, drafts: list[Draft]) -> tuple[Draft, ...]:
+    def _paying(self, drafts: Sequence[Draft]) -> tuple[Draft, ...]:
         """The number of drafts with the most expected tokens per millisecond."""
         best, best_rate, expected, reach = 0, 1.0 / self.costs.forward(1), 1.0, 1.0
         for count, draft in enumerate(drafts, start=1):

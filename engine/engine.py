@@ -6,9 +6,8 @@ encode the context -> canvas -> denoise until the hole ends -> decode -> syntax,
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +20,7 @@ from engine.canvas import Canvas
 from engine.choice import Chooser, Vocabulary
 from engine.clock import Clock
 from engine.denoise import Loop
-from engine.drafting import Acceptance, Costs, Drafter
+from engine.drafting import Acceptance, Costs, Drafter, Experience
 from engine.hole import Hole
 from engine.model import denoiser_file
 from engine.model.denoiser import Denoiser
@@ -59,7 +58,11 @@ class Engine:
     """One loaded model. Calls must come one at a time."""
 
     def __init__(
-        self, name: str, base: Transformer, tokenizer: Tokenizer, denoiser: Denoiser | None,
+        self,
+        name: str,
+        base: Transformer,
+        tokenizer: Tokenizer,
+        denoiser: Denoiser | None,
         calibration: tuple[float, ...] = (),
     ) -> None:
         self.name, self.base, self.tokenizer, self.denoiser = name, base, tokenizer, denoiser
@@ -68,16 +71,21 @@ class Engine:
         self.anchors = Anchors(tokenizer, self.style)
         self.streams = StreamPool(base.new_stream)
         self.suffix_streams = StreamPool(base.new_stream)
-        self.acceptance, self.costs = Acceptance(calibration), Costs()
+        self.experience = Experience(acceptance=Acceptance(calibration), costs=Costs())
 
     @classmethod
     def load(
-        cls, model: str, *, weights: Path | None = None, threads: int | None = None,
-        precision: str = "int8", progress: Progress | None = None,
+        cls,
+        model: str,
+        *,
+        weights: Path | None = None,
+        threads: int | None = None,
+        precision: str = "int8",
+        progress: Progress | None = None,
     ) -> Engine:
         """Resolve (downloading if needed), convert once, open. Blocks; raises EngineError.
 
-        `precision`: int8, or float32 (the reference; slow, no denoiser needed from disk).
+        `precision`: int8, or float32 (the reference for tests; slow).
         """
         if threads:
             torch.set_num_threads(threads)
@@ -98,7 +106,9 @@ class Engine:
 
     @torch.inference_mode()
     def infill(
-        self, request: InfillRequest, cancelled: Cancelled = never,
+        self,
+        request: InfillRequest,
+        cancelled: Cancelled = never,
         on_text: Callable[[str], None] | None = None,
     ) -> InfillResult:
         """Fill the hole of `request`. Blocks; `cancelled` is polled between steps.
@@ -116,10 +126,8 @@ class Engine:
         if clock.cancelled():
             return self._cancelled(request, clock)
         chooser = Chooser(self.vocabulary, hole, request.temperature, request.seed or 0)
-        drafter = Drafter(
-            self.denoiser, self.base.embedding, stream, after, self.acceptance, self.costs
-        )
-        loop = Loop(self.base, stream, chooser, drafter, request.mode, request.max_tokens)
+        drafter = Drafter(self.denoiser, self.base.embedding, stream, after, self.experience)
+        loop = Loop(self.base, stream, chooser, drafter, request)
         run = _Run(hole=hole, canvas=canvas, reason=loop.run(canvas, clock.stop))
         self._judge(run, loop, request, clock)
         result = self._result(run, loop, request, clock)
@@ -162,8 +170,10 @@ class Engine:
                 return
             with clock.stage("syntax"):
                 verdict = syntax.check(
-                    prefix=run.hole.prefix, text=run.text,
-                    suffix=run.hole.word + run.hole.suffix, language=request.language,
+                    prefix=run.hole.prefix,
+                    text=run.text,
+                    suffix=run.hole.word + run.hole.suffix,
+                    language=request.language,
                 )
             run.status = verdict.status
             again = round_ < REPAIR_ROUNDS and run.reason == "stop" and clock.time_left()
@@ -185,7 +195,10 @@ class Engine:
             return
         with clock.stage("syntax"):
             run.text = syntax.complete_prefix(
-                run.hole.prefix, run.text, run.hole.word + run.hole.suffix, request.language,
+                run.hole.prefix,
+                run.text,
+                run.hole.word + run.hole.suffix,
+                request.language,
                 at="line" if request.want == "block" else "token",
             )
         if run.text:
@@ -193,9 +206,7 @@ class Engine:
         else:
             run.reason = "syntax"
 
-    def _result(
-        self, run: _Run, loop: Loop, request: InfillRequest, clock: Clock
-    ) -> InfillResult:
+    def _result(self, run: _Run, loop: Loop, request: InfillRequest, clock: Clock) -> InfillResult:
         text = "" if run.reason == "cancelled" else run.text
         tokens = run.canvas.returned(text) if text else []
         count = {name: sum(t.source == name for t in tokens) for name in ("base", "lookup")}
@@ -212,15 +223,19 @@ class Engine:
             steps=spent.steps,
             near_ties=loop.chooser.near_ties,
             sources=Sources(
-                base=count["base"], lookup=count["lookup"],
+                base=count["base"],
+                lookup=count["lookup"],
                 denoiser=len(tokens) - count["base"] - count["lookup"],
             ),
             syntax=run.status,
             repaired=run.repaired and bool(text),
             confidence=math.exp(sum(logs) / len(logs)) if logs else 0.0,
             ms=StageTimes(
-                encode=clock.ms("encode"), denoise=spent.denoise_ms, verify=spent.verify_ms,
-                syntax=clock.ms("syntax"), total=clock.elapsed_ms(),
+                encode=clock.ms("encode"),
+                denoise=spent.denoise_ms,
+                verify=spent.verify_ms,
+                syntax=clock.ms("syntax"),
+                total=clock.elapsed_ms(),
             ),
         )
 
@@ -237,6 +252,4 @@ def _until(text: str, hole: Hole) -> str:
 
 
 def _with_context(result: InfillResult, prompt: int, cached: int) -> InfillResult:
-    from dataclasses import replace
-
     return replace(result, prompt_tokens=prompt, cached_tokens=cached)

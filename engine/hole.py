@@ -12,6 +12,7 @@ from engine.healing import closed_word_start, split_word
 from engine.request import InfillRequest
 
 _REPEAT_MIN = 3
+_CLOSERS = (")", "]", "}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Hole:
             left=prefix[prefix.rfind("\n") + 1 :],
             right=suffix.partition("\n")[0],
             want=request.want,
-            stop=request.stop,
+            stop=tuple(unix(s) for s in request.stop if s),
         )
 
     @property
@@ -74,7 +75,10 @@ class Hole:
             return text[:closed] if closed is not None else ""
         right = self.right.strip()
         if right and "\n" not in text and text.rstrip().endswith(right):
-            return text.rstrip()[: -len(right)]
+            rest = text.rstrip()[: -len(right)]
+            # "f(x)" before ")" closes a bracket of its own: that is no repetition
+            if _open_brackets(rest) <= 0:
+                return rest if rest.strip() else ""
         return text if text.strip() else ""
 
     def _word_end(self, text: str) -> int | None:
@@ -84,24 +88,31 @@ class Hole:
         return None if at is None else at + len(self.word)
 
     def _line_end(self, text: str) -> int | None:
-        at = text.find("\n")
-        if at < 0:
+        if self.want != "line" and not self.right.strip():
             return None
-        if self.want == "line" or self.right.strip():
-            return None if self.must_speak(text[:at]) else at
-        return None
+        spoken = len(text) - len(text.lstrip()) if self.blank else 0
+        at = text.find("\n", spoken)
+        return None if at < 0 else at
 
     def _dedent(self, text: str) -> int | None:
-        """Before the first line that is indented less than the block's first line."""
-        first = (self.left + text).partition("\n")[0]
+        """Before the first line that is indented less than the block's first line.
+
+        Where the text begins with a line break, the block is what stands below the cursor's line;
+        a bracket may then close in that line's column.
+        """
+        lead, _, below = text.partition("\n")
+        first = self.left + lead
         if not first.strip():
             return None
-        depth = _indent(first)
+        depth = opening = _indent(first)
+        if not lead.strip():
+            depth = max(opening, _indent(next((x for x in below.split("\n") if x.strip()), "")))
         at = text.find("\n")
         while at >= 0:
             end = text.find("\n", at + 1)
             line = text[at + 1 : end if end >= 0 else len(text)]
-            if line.strip() and _indent(line) < depth:
+            least = opening if line.strip().startswith(_CLOSERS) else depth
+            if line.strip() and _indent(line) < least:
                 return len(text[:at].rstrip())
             at = end
         return None
@@ -120,6 +131,10 @@ class Hole:
 def unix(text: str) -> str:
     """LF line ends: the model reads and writes no others."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _open_brackets(text: str) -> int:
+    return sum(text.count(c) for c in "([{") - sum(text.count(c) for c in ")]}")
 
 
 def _indent(line: str) -> int:

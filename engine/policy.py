@@ -14,7 +14,7 @@ def one_per_step(confidence: Tensor, open_: Tensor) -> Tensor:
     """The most confident open slot: the lossless reference (LLaDA, low-confidence re-masking)."""
     commit = torch.zeros_like(open_)
     if bool(open_.any()):
-        ranked = confidence.nan_to_num(0.0).masked_fill(~open_, -1.0)
+        ranked = confidence.nan_to_num(0.0).masked_fill(~open_, float("-inf"))
         commit[ranked.argmax()] = True
     return commit
 

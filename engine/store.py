@@ -83,7 +83,7 @@ def open_int8(folder: Path, depths: tuple[int, ...]) -> tuple[Transformer, Token
             f"the converted weights in {folder} are damaged ({error}); delete that folder"
         ) from error
     config = ModelConfig(**meta["config"])
-    get = handle.get_tensor
+    get: Callable[[str], Tensor] = handle.get_tensor
     has_bias = config.qkv_bias
 
     def linear(name: str, bias: bool = False) -> Linear:

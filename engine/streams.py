@@ -136,6 +136,9 @@ class Stream(Response):
         yield b"[DONE]"
 
 
+_FINISHING = "the engine is finishing; ask again and another one will answer"
+
+
 async def result_or_disconnect(job: Job, receive: Receive) -> InfillResult | None:
     """The job's result; None when the client hung up first, which cancels the job."""
     done = asyncio.wrap_future(job.future)
@@ -143,8 +146,10 @@ async def result_or_disconnect(job: Job, receive: Receive) -> InfillResult | Non
     try:
         await asyncio.wait((done, hangup), return_when=asyncio.FIRST_COMPLETED)
         if done.cancelled():
-            raise Stopped("the engine is finishing; ask again and another one will answer")
+            raise Stopped(_FINISHING)
         return done.result() if done.done() else None
+    except asyncio.CancelledError:  # the server's grace for running requests is over
+        raise Stopped(_FINISHING) from None
     finally:
         hangup.cancel()
         job.cancel()

@@ -89,7 +89,7 @@ class Tokenizer:
         pre_tokenizer: dict[str, Any],
     ) -> Tokenizer:
         size = 1 + max(*plain.values(), *special.values())
-        tokenizer = {
+        tokenizer: dict[str, Any] = {
             "version": "1.0",
             "truncation": None,
             "padding": None,

@@ -55,7 +55,10 @@ def _known(architecture: str) -> str:
 def from_gguf(meta: Mapping[str, Any], vocab: int) -> ModelConfig:
     """Config from GGUF metadata; `vocab` is the row count of the embedding."""
     arch = _known(str(_require(meta, "general.architecture", "the GGUF file")))
-    get = lambda key: _require(meta, f"{arch}.{key}", "the GGUF file")  # noqa: E731
+
+    def get(key: str) -> Any:
+        return _require(meta, f"{arch}.{key}", "the GGUF file")
+
     hidden, heads = int(get("embedding_length")), int(get("attention.head_count"))
     return ModelConfig(
         architecture=arch,
@@ -76,7 +79,10 @@ def from_gguf(meta: Mapping[str, Any], vocab: int) -> ModelConfig:
 def from_hub(config: Mapping[str, Any]) -> ModelConfig:
     """Config from a hub folder's `config.json`."""
     arch = _known(str(_require(config, "model_type", "config.json")))
-    get = lambda key: _require(config, key, "config.json")  # noqa: E731
+
+    def get(key: str) -> Any:
+        return _require(config, key, "config.json")
+
     scaling = config.get("rope_scaling")
     if scaling and str(scaling.get("rope_type", scaling.get("type"))) != "default":
         raise WeightsError(f"RoPE scaling {scaling!r} is not supported")

@@ -55,7 +55,11 @@ class Denoiser:
     """`hidden` runs the network; `logits` scores rows over the shortlist of the vocabulary."""
 
     def __init__(
-        self, config: ModelConfig, inputs: Inputs, layers: tuple[Layer, ...], head: Head,
+        self,
+        config: ModelConfig,
+        inputs: Inputs,
+        layers: tuple[Layer, ...],
+        head: Head,
         shortlist: Tensor,
     ) -> None:
         """`shortlist` [V'] int64: the vocabulary ids that the head scores, in its order."""
@@ -76,11 +80,14 @@ class Denoiser:
         """
         sites, rows, _ = embedded.shape
         x = self._enter(embedded, masked, context).flatten(0, 1)
-        before = self.rope.at((context.lengths[:, None] + torch.arange(rows)).flatten())
-        after = self.rope.at((torch.arange(rows) - rows).repeat(sites))
+        view = _View(
+            rows=rows,
+            before=self.rope.at((context.lengths[:, None] + torch.arange(rows)).flatten()),
+            after=self.rope.at((torch.arange(rows) - rows).repeat(sites)),
+            unseen=torch.arange(context.keys.shape[2]) >= context.lengths[:, None],
+        )
         for depth, layer in enumerate(self.layers):
-            mixed = self._attend(layer, x, depth, context, before, after, rows)
-            x = x + layer.out(mixed)
+            x = x + layer.out(self._attend(layer, x, depth, context, view))
             x = x + swiglu(layer, rms_norm(x, layer.ffn_norm, self.config.norm_eps))
         return x
 
@@ -97,30 +104,35 @@ class Denoiser:
         entry = context.features[:, 1]
         return x + (told + entry)[:, None] + give.slots[:rows]
 
-    def _attend(
-        self, layer: Layer, x: Tensor, depth: int, context: Context,
-        before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], rows: int,
-    ) -> Tensor:
+    def _attend(self, layer: Layer, x: Tensor, depth: int, context: Context, view: _View) -> Tensor:
         """Canvas queries over prefix keys, suffix keys and the canvas itself -> [n, heads * D]."""
-        c = self.config
+        c, rows = self.config, view.rows
         q, k, v = split_heads(layer.qkv(rms_norm(x, layer.attn_norm, c.norm_eps)), c)
-        near = rotate(q, *before)
-        hidden_keys = torch.arange(context.keys.shape[2]) >= context.lengths[:, None]
-        seen = [scores(near, context.keys[depth], rows, hidden_keys)]
-        if context.after_keys is not None:
-            seen.append(scores(rotate(q, *after), context.after_keys[depth], rows, None))
-        own_k = rotate(k, *before)
-        seen.append(own_scores(near, own_k, rows))
-        weights = torch.cat(seen, dim=-1).softmax(dim=-1)
-        parts = weights.split([s.shape[-1] for s in seen], dim=-1)
+        near = rotate(q, *view.before)
+        seen = [scores(near, context.keys[depth], rows, view.unseen)]
         values = [context.values[depth]]
-        if context.after_values is not None:
+        if context.after_keys is not None and context.after_values is not None:
+            seen.append(scores(rotate(q, *view.after), context.after_keys[depth], rows, None))
             values.append(context.after_values[depth])
-        mixed = own_mix(parts[-1], v, rows)
-        for part, value in zip(parts, values, strict=False):
-            groups = value.shape[0]
-            mixed = mixed + (part.reshape(groups, -1, part.shape[-1]) @ value).view_as(mixed)
+        seen.append(own_scores(near, rotate(k, *view.before), rows))
+        weights = torch.cat(seen, dim=-1).softmax(dim=-1)
+        *parts, own = weights.split_with_sizes([s.shape[-1] for s in seen], dim=-1)
+        mixed = own_mix(own, v, rows)
+        for part, value in zip(parts, values, strict=True):
+            grouped = part.reshape(value.shape[0], -1, part.shape[-1]) @ value
+            mixed = mixed + grouped.view_as(mixed)
         return mixed.transpose(0, 1).reshape(x.shape[0], -1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """Where the rows of all canvases stand: rotations towards the prefix and towards the suffix
+    (whose first token follows the last row), and which prefix keys [S, T] each may not see."""
+
+    rows: int
+    before: tuple[Tensor, Tensor]
+    after: tuple[Tensor, Tensor]
+    unseen: Tensor
 
 
 def unit(x: Tensor) -> Tensor:
@@ -132,7 +144,7 @@ def scores(q: Tensor, keys: Tensor, rows: int, hidden: Tensor | None) -> Tensor:
     """q [heads, S * R, D], keys [kv_heads, T, D], hidden [S, T] bool -> [heads, S * R, T]."""
     heads, n, dim = q.shape
     groups = keys.shape[0]
-    raw = (q.reshape(groups, -1, dim) * dim**-0.5) @ keys.transpose(1, 2)
+    raw: Tensor = (q.reshape(groups, -1, dim) * dim**-0.5) @ keys.transpose(1, 2)
     raw = raw.view(heads, n, -1)
     if hidden is None:
         return raw
@@ -145,7 +157,8 @@ def own_scores(q: Tensor, k: Tensor, rows: int) -> Tensor:
     groups = k.shape[0]
     by_site = q.view(groups, heads // groups, n // rows, rows, dim) * dim**-0.5
     keys = k.view(groups, 1, n // rows, rows, dim)
-    return (by_site @ keys.transpose(-1, -2)).reshape(heads, n, rows)
+    raw: Tensor = by_site @ keys.transpose(-1, -2)
+    return raw.reshape(heads, n, rows)
 
 
 def own_mix(weights: Tensor, v: Tensor, rows: int) -> Tensor:
@@ -153,4 +166,5 @@ def own_mix(weights: Tensor, v: Tensor, rows: int) -> Tensor:
     heads, n, _ = weights.shape
     groups, _, dim = v.shape
     by_site = weights.view(groups, heads // groups, n // rows, rows, rows)
-    return (by_site @ v.view(groups, 1, n // rows, rows, dim)).reshape(heads, n, dim)
+    mixed: Tensor = by_site @ v.view(groups, 1, n // rows, rows, dim)
+    return mixed.reshape(heads, n, dim)

@@ -83,8 +83,12 @@ def from_base(
 
 
 def build(
-    config: DenoiserConfig, base: ModelConfig, parameters: Mapping[str, Tensor],
-    shortlist: Tensor, head: Linear, linear: MakeLinear | None = None,
+    config: DenoiserConfig,
+    base: ModelConfig,
+    parameters: Mapping[str, Tensor],
+    shortlist: Tensor,
+    head: Linear,
+    linear: MakeLinear | None = None,
 ) -> Denoiser:
     """The network over `parameters` (float32 unless `linear` makes other layers of their names)."""
 
@@ -110,9 +114,7 @@ def build(
         mask=parameters["mask"],
         slots=parameters["slots"],
     )
-    return Denoiser(
-        base, inputs, layers, Head(parameters["norm"], head, base.norm_eps), shortlist
-    )
+    return Denoiser(base, inputs, layers, Head(parameters["norm"], head, base.norm_eps), shortlist)
 
 
 def save(

@@ -6,10 +6,11 @@ base's own output. Knows nothing of models.
 
 from __future__ import annotations
 
+import warnings
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor
 
 _TINY = 1e-12
@@ -52,7 +53,9 @@ class Int8Linear:
         if torch.backends.quantized.engine not in ("fbgemm", "x86"):
             torch.backends.quantized.engine = "fbgemm"
         zero = torch.zeros(weight.shape[0], dtype=torch.long)
-        quantised = torch._make_per_channel_quantized_tensor(weight, scale.double(), zero, 0)
+        with warnings.catch_warnings():  # torch 2.13 warns once that these constructors will go
+            warnings.filterwarnings("ignore", message="torch.quantize_per_tensor")
+            quantised = torch._make_per_channel_quantized_tensor(weight, scale.double(), zero, 0)
         self._packed = torch.ops.quantized.linear_prepack(quantised, None)
         self._weight, self._scale, self._bias = weight, scale, bias
 

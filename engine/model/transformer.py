@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.cache import Stream
@@ -43,9 +43,9 @@ class Transformer:
     def __init__(
         self,
         config: ModelConfig,
-        embedding: "Embedding",
+        embedding: Embedding,
         layers: tuple[Layer, ...],
-        head: "Head",
+        head: Head,
         feature_depths: tuple[int, ...],
     ) -> None:
         self.config, self.layers, self.head = config, layers, head
@@ -159,7 +159,8 @@ def swiglu(layer: Layer, x: Tensor) -> Tensor:
 def split_heads(fused: Tensor, c: ModelConfig) -> tuple[Tensor, Tensor, Tensor]:
     """fused [n, (heads + 2 kv_heads) D] -> q [heads, n, D], k and v [kv_heads, n, D]."""
     heads = fused.view(fused.shape[0], -1, c.head_dim).transpose(0, 1)
-    return heads.split((c.heads, c.kv_heads, c.kv_heads))  # type: ignore[return-value]
+    own, both = c.heads, c.heads + c.kv_heads
+    return heads[:own], heads[own:both], heads[both:]
 
 
 def grouped_attention(
@@ -176,5 +177,6 @@ def grouped_attention(
     if mask is not None:
         scores = scores.view(groups, -1, rows, scores.shape[-1])
         scores = scores.masked_fill(~mask, float("-inf")).view(groups, -1, scores.shape[-1])
-    mixed = scores.softmax(dim=-1) @ values
-    return mixed.view(heads, rows, dim).transpose(0, 1).reshape(rows, heads * dim)
+    mixed: Tensor = scores.softmax(dim=-1) @ values
+    mixed = mixed.view(heads, rows, dim).transpose(0, 1)
+    return mixed.reshape(rows, heads * dim)

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from engine import catalog, store
 from engine.model import denoiser_file
+from engine.model.denoiser import Denoiser
 from engine.model.denoiser_file import DenoiserConfig
-from engine.model.linear import FloatLinear
+from engine.model.linear import FloatLinear, Int8Linear, quantise_rows
 from engine.model.transformer import Transformer
 from engine.prompt import PromptStyle, style_of
 from engine.request import BadRequest
@@ -26,8 +27,11 @@ from engine.tokenizer import Tokenizer
 from engine.training import data
 from engine.training.data import Project
 from engine.training.encode import Document, Encoder, arrange
-from engine.training.loop import Trainer, TrainOptions
+from engine.training.loop import Student, Trainer, TrainOptions
 from engine.weights import open_checkpoint
+
+_SHORTEST = 64  # tokens of a document that is worth a step
+_FRUITLESS = 1000  # so many texts in a row without one
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,10 +43,22 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--base", default="qwen2.5-coder-0.5b", help="model name, file or folder")
     p.add_argument("--weights", type=Path, help="weights of the base, if not from the catalogue")
-    p.add_argument("--data", type=Path, nargs="*", default=[], metavar="DIR",
-                   help="folders of source files (default: this Python's library and packages)")
-    p.add_argument("--site", type=Path, nargs="*", default=[], metavar="DIR",
-                   help="site-packages folders to take permissively licensed packages from")
+    p.add_argument(
+        "--data",
+        type=Path,
+        nargs="*",
+        default=[],
+        metavar="DIR",
+        help="folders of source files (default: this Python's library and packages)",
+    )
+    p.add_argument(
+        "--site",
+        type=Path,
+        nargs="*",
+        default=[],
+        metavar="DIR",
+        help="site-packages folders to take permissively licensed packages from",
+    )
     p.add_argument("--exclude", type=Path, help="benchmark tasks (.jsonl.gz): skip their functions")
     p.add_argument("--out", type=Path, required=True, help="folder of checkpoints, curve, result")
     p.add_argument("--hours", type=float, default=2.0, help="training time in all (default 2)")
@@ -60,8 +76,10 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Run the command; returns the exit status."""
     args = parser().parse_args(argv)
-    if args.hours <= 0 or args.slots < 1:
-        raise BadRequest("--hours and --slots must be positive")
+    if args.hours <= 0 or min(args.slots, args.layers, args.sites, args.shortlist) < 1:
+        raise BadRequest("--hours, --slots, --layers, --sites and --shortlist must be positive")
+    if args.length < _SHORTEST * 2:
+        raise BadRequest(f"--length must be at least {_SHORTEST * 2}")
     if args.threads:
         torch.set_num_threads(args.threads)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -102,6 +120,14 @@ class _Session:
             inner=args.inner or checkpoint.config.intermediate // 2,
             rows=args.slots + 1,
         )
+        if (
+            args.layers > self.config.base_layers
+            or self.config.inner > checkpoint.config.intermediate
+        ):
+            raise BadRequest(
+                f"{files.name} has {self.config.base_layers} layers of "
+                f"{checkpoint.config.intermediate} neurons; --layers and --inner cannot exceed them"
+            )
         folder = store.converted_folder(files.sha256)
         store.convert(files.path, folder)
         base, tokenizer = store.open_int8(folder, self.config.depths)
@@ -122,7 +148,7 @@ class _Session:
         options = TrainOptions(seconds=args.hours * 3600, sites=args.sites, seed=args.seed)
         head = FloatLinear(self.head_rows)
 
-        def network(parameters: denoiser_file.Parameters) -> denoiser_file.Denoiser:
+        def network(parameters: denoiser_file.Parameters) -> Denoiser:
             return denoiser_file.build(
                 self.config, self.base.config, parameters, self.shortlist, head
             )
@@ -130,32 +156,41 @@ class _Session:
         (args.out / "config.json").write_text(
             json.dumps({"denoiser": asdict(self.config), "options": asdict(options)}, indent=1)
         )
-        return Trainer(options, self.config, start, network, self.base.embedding, args.out)
+        student = Student(config=self.config, parameters=start, network=network)
+        return Trainer(options, student, self.base.embedding, args.out)
+
+    def held_out(self, count: int = 24) -> list[Document]:
+        """Documents of projects that training never sees, always the same; encoded once."""
+        kept = self.args.out / "held_out"
+        paths = [kept / f"{n:02d}.safetensors" for n in range(count)]
+        if all(path.is_file() for path in paths):
+            return [Document.load(path) for path in paths]
+        kept.mkdir(exist_ok=True)
+        found = []
+        for path, document in zip(
+            paths, self._encoded(self.valid, random.Random(20)), strict=False
+        ):
+            document.save(path)
+            found.append(document)
+        return found
 
     def documents(self, offset: int) -> Iterator[Document]:
         """Endless fresh training documents, in an order that the seed and `offset` fix."""
-        encoder = self._encoder()
-        rng = random.Random(self.args.seed * 1_000_003 + offset)
-        while True:
-            text = self.train[rng.randrange(len(self.train))]
-            arranged = arrange(self.tokenizer, self.style, text, self.args.length, rng)
-            if arranged and len(arranged[0]) > 64:
-                yield encoder(*arranged)
+        return self._encoded(self.train, random.Random(self.args.seed * 1_000_003 + offset))
 
-    def held_out(self, count: int = 32) -> list[Document]:
-        """Documents of projects that training never sees, always the same."""
-        encoder, rng = self._encoder(), random.Random(20)
-        found: list[Document] = []
-        while len(found) < count:
-            text = self.valid[rng.randrange(len(self.valid))]
+    def _encoded(self, texts: list[str], rng: random.Random) -> Iterator[Document]:
+        encoder, fruitless = self._encoder(), 0
+        while fruitless < _FRUITLESS:
+            text = texts[rng.randrange(len(texts))]
             arranged = arrange(self.tokenizer, self.style, text, self.args.length, rng)
-            if arranged and len(arranged[0]) > 64:
-                found.append(encoder(*arranged))
-        return found
+            if arranged and len(arranged[0]) > _SHORTEST:
+                fruitless = 0
+                yield encoder(*arranged)
+            else:
+                fruitless += 1
+        raise BadRequest("the source files are too short to train on; give more with --data")
 
     def _encoder(self) -> Encoder:
-        from engine.model.linear import Int8Linear, quantise_rows
-
         head = Int8Linear(*quantise_rows(self.head_rows))
         return Encoder(self.base, self.config.layers, self.shortlist, head)
 
@@ -167,13 +202,19 @@ class _Session:
         banned = data.benchmark_functions(args.exclude) if args.exclude else frozenset()
         train = list(data.read_texts((p for p in projects if not p.held_out), banned))
         valid = list(data.read_texts((p for p in projects if p.held_out), banned))
-        if not valid:  # one project only: hold out every twelfth file
-            train, valid = [t for i, t in enumerate(train) if i % 12], train[::12]
+        if not train or not valid:  # one project only: hold out every twelfth file
+            texts = train or valid
+            train, valid = [t for i, t in enumerate(texts) if i % 12], texts[::12]
         if not train or not valid:
             raise BadRequest("no source files to train on; give folders with --data")
         manifest = [
-            {"name": p.name, "version": p.version, "licence": p.licence,
-             "files": len(p.files), "held_out": p.held_out}
+            {
+                "name": p.name,
+                "version": p.version,
+                "licence": p.licence,
+                "files": len(p.files),
+                "held_out": p.held_out,
+            }
             for p in projects
         ]
         (args.out / "manifest.json").write_text(json.dumps(manifest, indent=1))

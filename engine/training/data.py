@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-_PERMISSIVE = re.compile(r"\b(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|Zlib|Unlicense)", re.I)
-_COPYLEFT = re.compile(r"\bA?L?GPL|General Public|Mozilla|MPL|EPL|CDDL|Proprietary", re.I)
+_PERMISSIVE = re.compile(
+    r"\b(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|Zlib|Unlicense)", re.I
+)
+_COPYLEFT = re.compile(r"\b[AL]?GPL|General Public|Mozilla|\b(MPL|EPL|CDDL|EUPL)|Proprietary", re.I)
 _SKIP = re.compile(r"(^|/)(_?vendor(ed)?|third_party|node_modules|generated)(/|$)|_pb2\.py$")
 _MAX_BYTES, _MIN_BYTES = 120_000, 400
 
@@ -59,9 +61,7 @@ def installed_projects(paths: Iterable[Path] = ()) -> list[Project]:
         )
         if files:
             name = package.metadata["Name"]
-            found.append(
-                Project(name=name, version=package.version, licence=licence, files=files)
-            )
+            found.append(Project(name=name, version=package.version, licence=licence, files=files))
     return sorted(found, key=lambda p: p.name.lower())
 
 
@@ -74,11 +74,17 @@ def licence_of(package: metadata.Distribution) -> str | None:
     """The package's licence if its metadata says that it is permissive, else None."""
     about = package.metadata
     classifiers = [c for c in about.get_all("Classifier") or () if c.startswith("License ::")]
-    claimed = about.get("License-Expression") or " ".join(classifiers) or about.get("License") or ""
+    claimed = (
+        _first(about, "License-Expression") or " ".join(classifiers) or _first(about, "License")
+    )
     claimed = claimed[:200].replace("\n", " ")
     if _COPYLEFT.search(claimed) or not _PERMISSIVE.search(claimed):
         return None
     return claimed
+
+
+def _first(about: metadata.PackageMetadata, key: str) -> str:
+    return next(iter(about.get_all(key) or ()), "")
 
 
 def read_texts(projects: Iterable[Project], banned: frozenset[str]) -> Iterator[str]:

@@ -31,8 +31,8 @@ class Document:
 
     ids [N] int32; features [N, 2, H]; keys, values [layers, kv_heads, N, D] of the base's top
     layers; top_ids [N, TOP] int32 indices into the shortlist and top_p [N, TOP]: the base's most
-    probable next tokens; choice [N] int32: the vocabulary id of the first of them. after_keys, after_values [layers, kv_heads, M, D]: a suffix stream, M may
-    be 0.
+    probable next tokens; choice [N] int32: the vocabulary id of the first of them. after_keys,
+    after_values [layers, kv_heads, M, D]: a suffix stream, M may be 0.
     """
 
     ids: Tensor
@@ -80,7 +80,8 @@ def arrange(
     if not style.trained:
         return tokenizer.encode(prefix + middle)[:length], tokenizer.encode(suffix)[:128]
     ids = style.order(tokenizer.encode(prefix), tokenizer.encode(suffix)[:160])
-    return (ids + tokenizer.encode(middle))[: length - 1] + [style.end_ids[0]], []
+    ids += tokenizer.encode(middle)
+    return [*ids[: length - 1], style.end_ids[0]], []
 
 
 class Encoder:

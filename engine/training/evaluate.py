@@ -30,7 +30,10 @@ class Scores:
 
 @torch.inference_mode()
 def evaluate(
-    denoiser: Denoiser, embedding: Embedding, documents: Sequence[Document], rows: int,
+    denoiser: Denoiser,
+    embedding: Embedding,
+    documents: Sequence[Document],
+    rows: int,
     sites: int = 64,
 ) -> Scores:
     """Score one-step drafts against the base's own choices (greedy, verified as in use)."""

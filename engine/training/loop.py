@@ -22,6 +22,7 @@ from engine.model import denoiser_file
 from engine.model.denoiser import Denoiser
 from engine.model.denoiser_file import DenoiserConfig, Parameters
 from engine.model.transformer import Embedding
+from engine.request import BadRequest
 from engine.training.encode import Document
 from engine.training.evaluate import evaluate
 from engine.training.objective import draw, loss, predictions
@@ -47,16 +48,28 @@ class TrainOptions:
     seed: int = 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Student:
+    """What is trained: its shape, its first parameters, and the network over any parameters."""
+
+    config: DenoiserConfig
+    parameters: Parameters
+    network: Callable[[Parameters], Denoiser]
+
+
 class Trainer:
     """Owns the parameters, the optimiser and the checkpoint folder."""
 
     def __init__(
-        self, options: TrainOptions, config: DenoiserConfig, parameters: Parameters,
-        network: Callable[[Parameters], Denoiser], embedding: Embedding, folder: Path,
+        self,
+        options: TrainOptions,
+        student: Student,
+        embedding: Embedding,
+        folder: Path,
     ) -> None:
-        self.options, self.config, self.folder = options, config, folder
-        self.parameters = {n: p.clone().requires_grad_() for n, p in parameters.items()}
-        self.denoiser, self.embedding = network(self.parameters), embedding
+        self.options, self.config, self.folder = options, student.config, folder
+        self.parameters = {n: p.clone().requires_grad_() for n, p in student.parameters.items()}
+        self.denoiser, self.embedding = student.network(self.parameters), embedding
         fresh = [p for n, p in self.parameters.items() if "." not in n]
         copied = [p for n, p in self.parameters.items() if "." in n]
         self.optimiser = torch.optim.AdamW(
@@ -64,15 +77,15 @@ class Trainer:
                 {"params": fresh, "base_lr": options.input_learning_rate},
                 {"params": copied, "base_lr": options.learning_rate},
             ],
-            lr=options.learning_rate, betas=(0.9, 0.97), weight_decay=0.01,
+            lr=options.learning_rate,
+            betas=(0.9, 0.97),
+            weight_decay=0.01,
         )
         self.elapsed, self.steps, self.slots = 0.0, 0, 0
         self.generator = torch.Generator().manual_seed(options.seed)
         self._resume()
 
-    def run(
-        self, fresh: Iterator[Document], held_out: Sequence[Document], log: Log
-    ) -> None:
+    def run(self, fresh: Iterator[Document], held_out: Sequence[Document], log: Log) -> None:
         """Train until the schedule ends; checkpoints and curve points on the way."""
         options, last = self.options, time.monotonic()
         picker = random.Random(options.seed + self.steps)
@@ -103,14 +116,12 @@ class Trainer:
             group["lr"] = group["base_lr"] * rate
         self.optimiser.zero_grad(set_to_none=True)
         for document in documents:
-            batch = draw(
-                document, self.config.rows, options.sites, options.reveal, self.generator
-            )
-            if batch is None:
+            batch = draw(document, self.config.rows, options.sites, options.reveal, self.generator)
+            if batch is None or not bool(batch.masked.any()):
                 continue
             logits, flat = predictions(self.denoiser, self.embedding, batch)
             value = loss(logits, flat, batch, document, options.off_path) / len(documents)
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
             total += value.item()
             self.slots += len(flat)
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), 1.0)
@@ -146,8 +157,11 @@ class Trainer:
     def _measure(self, held_out: Sequence[Document], average: float, log: Log) -> None:
         scores = evaluate(self.denoiser, self.embedding, held_out, self.config.rows)
         point = {
-            "seconds": round(self.elapsed), "step": self.steps, "slots": self.slots,
-            "loss": round(average, 4), **asdict(scores),
+            "seconds": round(self.elapsed),
+            "step": self.steps,
+            "slots": self.slots,
+            "loss": round(average, 4),
+            **asdict(scores),
         }
         with (self.folder / "curve.jsonl").open("a", encoding="utf-8") as curve:
             curve.write(json.dumps(point) + "\n")
@@ -171,6 +185,12 @@ class Trainer:
         if not path.is_file():
             return
         tensors = load_file(path)
+        kept = {n: t.shape for n, t in tensors.items() if ":" not in n}
+        if kept != {n: p.shape for n, p in self.parameters.items()}:
+            raise BadRequest(
+                f"{path} is of a denoiser of another shape; give its own --layers, --inner and "
+                "--slots, or another --out"
+            )
         for name, parameter in self.parameters.items():
             with torch.no_grad():
                 parameter.copy_(tensors[name])

@@ -73,9 +73,7 @@ def predictions(denoiser: Denoiser, embedding: Embedding, batch: Batch) -> tuple
     return denoiser.logits(hidden[flat]), flat
 
 
-def loss(
-    logits: Tensor, flat: Tensor, batch: Batch, document: Document, off_path: float
-) -> Tensor:
+def loss(logits: Tensor, flat: Tensor, batch: Batch, document: Document, off_path: float) -> Tensor:
     """Weighted cross-entropy against the base's own distribution, per masked slot.
 
     logits [k, V'] of the rows `flat` [k]; `off_path`: the weight of slots behind a place where the
