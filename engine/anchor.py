@@ -109,7 +109,7 @@ class Anchors:
             # room to grow: cut to two thirds of the budget, at a line start
             goal = start + int((len(head) - start) * (1 - PREFIX_TOKENS * 2 / 3 / len(ids)))
             line = head.find("\n", goal) + 1
-            start = line if 0 < line <= goal + _LINE_CHARACTERS else goal + 1
+            start = line if 0 < line <= (goal + len(head)) // 2 else goal + 1
 
     def _cut_suffix(self, suffix: str) -> str:
         """The start of the suffix that fits, cut at a line end where there is one."""

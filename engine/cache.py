@@ -13,19 +13,24 @@ from torch import Tensor
 
 from engine.model.config import ModelConfig
 
+#: Keys and values are read in whole tiles of this many tokens; capacities are multiples of it.
+TILE = 256
+
 
 class Stream:
     """One token sequence and its tensors.
 
     keys, values [layers, kv_heads, capacity, head_dim] float32; features [capacity, F, hidden]
     float32: the hidden states that feed the denoiser and, last, the final one. Rows past `len(ids)`
-    are undefined.
+    are left over or zero, always finite.
     """
 
-    def __init__(self, config: ModelConfig, features: int, capacity: int = 256) -> None:
+    def __init__(self, config: ModelConfig, features: int, capacity: int = TILE) -> None:
+        capacity = -(-capacity // TILE) * TILE
         shape = (config.layers, config.kv_heads, capacity, config.head_dim)
-        self.keys = torch.empty(shape)
-        self.values = torch.empty(shape)
+        # zeros: masked keys are multiplied by exact zeros, which must not meet a NaN
+        self.keys = torch.zeros(shape)
+        self.values = torch.zeros(shape)
         self.features = torch.empty(capacity, features, config.hidden)
         self.ids: list[int] = []
 
@@ -42,9 +47,9 @@ class Stream:
         need = len(self) + rows
         if need <= self.capacity:
             return
-        size = max(need, self.capacity * 2)
+        size = -(-max(need, self.capacity * 2) // TILE) * TILE
         grown = (*self.keys.shape[:2], size, self.keys.shape[3])
-        keys, values = torch.empty(grown), torch.empty(grown)
+        keys, values = torch.zeros(grown), torch.zeros(grown)
         features = torch.empty(size, *self.features.shape[1:])
         used = len(self)
         keys[:, :, :used] = self.keys[:, :, :used]

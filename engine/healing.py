@@ -16,11 +16,14 @@ from engine.tokenizer import Tokenizer
 #: Longest piece, in characters, that is spelled again; a longer one is cut inside.
 _MAX_PIECE = 32
 _TAIL = 256
+#: After an apostrophe a further letter makes these one piece with it: 'll, 're, 've.
+_HALF_ENDINGS = ("l", "r", "v")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Healed:
-    """`kept` is encoded as it stands; the canvas must begin by spelling `spell` (UTF-8)."""
+    """`kept` is encoded as it stands; the canvas must begin by spelling `spell` (UTF-8, with `?`
+    for what the tokenizer cannot spell)."""
 
     kept: str
     spell: bytes
@@ -29,18 +32,21 @@ class Healed:
 def heal_left(tokenizer: Tokenizer, text: str) -> Healed:
     """Cut `text` at its last safe boundary; kept + spell is exactly `text`.
 
-    A boundary is safe where no token can cross it: the start of the last pre-token. A pre-token
+    A boundary is safe where no token can cross it: the start of the last pre-token (only a blank
+    line that follows may draw the line end before it into its token). A pre-token
     longer than 32 characters (a run of spaces, a long word) is cut inside instead, before a
     character that combines with nothing before it.
     """
     tail_at = max(0, len(text) - _TAIL)
     starts = tokenizer.pieces(text[tail_at:])
     at = tail_at + starts[-1] if starts else len(text)
+    if text[at:] in _HALF_ENDINGS and len(starts) > 1 and text[tail_at + starts[-2] : at] == "'":
+        at -= 1
     if len(text) - at > _MAX_PIECE:
         at = len(text) - _MAX_PIECE
         while at < len(text) and unicodedata.combining(text[at]):
             at += 1
-    return Healed(kept=text[:at], spell=text[at:].encode("utf-8", "replace"))
+    return Healed(kept=text[:at], spell=tokenizer.clean(text[at:]).encode("utf-8"))
 
 
 def split_word(prefix: str, suffix: str) -> str:
@@ -66,4 +72,5 @@ def closed_word_start(text: str, word: str) -> int | None:
 
 
 def _in_word(character: str) -> bool:
-    return character == "_" or character.isalnum()
+    # marks are parts of words: accents that stand apart, vowel signs of Indic scripts
+    return character == "_" or character.isalnum() or unicodedata.category(character)[0] == "M"

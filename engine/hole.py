@@ -78,6 +78,7 @@ class Hole:
             rest = text.rstrip()[: -len(right)]
             # "f(x)" before ")" closes a bracket of its own: that is no repetition
             if _open_brackets(rest) <= 0:
+                rest = rest.rstrip() if self.right[0].isspace() else rest
                 return rest if rest.strip() else ""
         return text if text.strip() else ""
 

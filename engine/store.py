@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -48,22 +49,24 @@ def convert(source: Path, folder: Path, progress: Progress | None = None) -> Non
     tensors = _int8_tensors(checkpoint, progress)
     tokenizer = load_tokenizer(checkpoint)
     meta = {"format": _FORMAT, "config": asdict(checkpoint.config)}
+    part = folder.with_name(f"{folder.name}.{os.getpid()}.part")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f"{_WEIGHTS}.{os.getpid()}.part"
-        save_file(tensors, part)
-        part.replace(folder / _WEIGHTS)
-        (folder / _TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
-        (folder / _META).write_text(json.dumps(meta), encoding="utf-8")
+        part.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, part / _WEIGHTS)
+        (part / _TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
+        (part / _META).write_text(json.dumps(meta), encoding="utf-8")
+        if not _is_current(folder):  # another process may have been faster
+            shutil.rmtree(folder, ignore_errors=True)
+            part.replace(folder)
     except (OSError, SafetensorError) as error:
-        for part in folder.glob(f"*.{os.getpid()}.part"):
-            part.unlink(missing_ok=True)
         full = getattr(error, "errno", None) == errno.ENOSPC or "No space" in str(error)
         why = "the disk is full" if full else str(error)
         raise DownloadError(
             f"cannot write converted weights to {folder}: {why}; "
             "free some space or set DLSP_CACHE_DIR to another disk"
         ) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
@@ -76,14 +79,24 @@ def open_int8(folder: Path, depths: tuple[int, ...]) -> tuple[Transformer, Token
     """The base over memory-mapped int8 weights. `depths`: where features are kept."""
     try:
         meta = json.loads((folder / _META).read_text(encoding="utf-8"))
+        config = ModelConfig(**meta["config"])
         handle = safe_open(folder / _WEIGHTS, framework="pt")
         tokenizer = Tokenizer((folder / _TOKENIZER).read_text(encoding="utf-8"))
-    except (OSError, ValueError, SafetensorError) as error:
+        return _int8_base(config, handle.get_tensor, depths), tokenizer
+    except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
         raise WeightsError(
-            f"the converted weights in {folder} are damaged ({error}); delete that folder"
+            f"the converted weights in {folder} are damaged ({_one_line(error)}); "
+            "delete that folder"
         ) from error
-    config = ModelConfig(**meta["config"])
-    get: Callable[[str], Tensor] = handle.get_tensor
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _int8_base(
+    config: ModelConfig, get: Callable[[str], Tensor], depths: tuple[int, ...]
+) -> Transformer:
     has_bias = config.qkv_bias
 
     def linear(name: str, bias: bool = False) -> Linear:
@@ -97,10 +110,8 @@ def open_int8(folder: Path, depths: tuple[int, ...]) -> tuple[Transformer, Token
         head = pool.submit(linear, "head")
         layers = tuple(pool.map(layer, range(config.layers)))
     embedding = Embedding(get("embed"), get("embed.scale"))
-    base = Transformer(
-        config, embedding, layers, Head(get("norm"), head.result(), config.norm_eps), depths
-    )
-    return base, tokenizer
+    end = Head(get("norm"), head.result(), config.norm_eps)
+    return Transformer(config, embedding, layers, end, depths)
 
 
 def open_float(source: Path, depths: tuple[int, ...]) -> tuple[Transformer, Tokenizer]:

@@ -40,6 +40,8 @@ _PRE_TOKENIZERS: dict[str, list[dict[str, Any]]] = {
 }
 _SPELLED, _SPECIAL = (1, 6), (3, 4)  # GGUF token types: normal, byte; control, user-defined
 _FORMAT = "dlsp-tokenizer-1"
+#: What a tokenizer must spell unchanged: spaces, line ends, accents, wide characters.
+_PROBE = "x  = 'é'\r\n\ty\t\u0301 # 中文 ½ 42 🎉\n\n "
 
 
 class Tokenizer:
@@ -48,10 +50,13 @@ class Tokenizer:
     def __init__(self, definition: str) -> None:
         """`definition` is what `to_json` wrote."""
         data = json.loads(definition)
-        if data.get("format") != _FORMAT:
+        if not isinstance(data, dict) or data.get("format") != _FORMAT:
             raise WeightsError("the cached tokenizer is of another version; delete it and reload")
         self._definition = definition
-        self._hf = HfTokenizer.from_str(json.dumps(data["tokenizer"]))
+        try:
+            self._hf = HfTokenizer.from_str(json.dumps(data["tokenizer"]))
+        except Exception as error:  # the library raises nothing narrower
+            raise WeightsError(f"the tokenizer is not usable ({error})") from error
         self.special_ids: dict[str, int] = data["special"]
         self.size: int = data["size"]
 
@@ -61,24 +66,32 @@ class Tokenizer:
         kind, pre = meta.get("tokenizer.ggml.model"), meta.get("tokenizer.ggml.pre")
         if kind != "gpt2" or pre not in _PRE_TOKENIZERS:
             raise WeightsError(f"tokenizer {kind!r} with pre-tokenizer {pre!r} is not supported")
-        tokens, types = meta["tokenizer.ggml.tokens"], meta["tokenizer.ggml.token_type"]
+        tokens: list[str] = meta.get("tokenizer.ggml.tokens") or []
+        types: list[int] = meta.get("tokenizer.ggml.token_type") or []
+        merge_lines: list[str] = meta.get("tokenizer.ggml.merges") or []
+        if not merge_lines or len(tokens) != len(types):
+            raise WeightsError("the tokenizer in the GGUF file is incomplete; pull the model again")
         plain = {t: i for i, t in enumerate(tokens) if types[i] in _SPELLED}
         special = {t: i for i, t in enumerate(tokens) if types[i] in _SPECIAL}
-        merges = [tuple(m.split(" ", 1)) for m in meta["tokenizer.ggml.merges"]]
+        merges = [tuple(m.split(" ", 1)) for m in merge_lines]
         pre_tokenizer = {"type": "Sequence", "pretokenizers": _PRE_TOKENIZERS[str(pre)]}
         return cls._build(plain, merges, special, pre_tokenizer)
 
     @classmethod
     def from_hub(cls, path: Path) -> Tokenizer:
         """From a hub `tokenizer.json` (byte-level BPE)."""
-        data = json.loads(path.read_text(encoding="utf-8"))
-        model = data.get("model", {})
-        if model.get("type") != "BPE":
-            raise WeightsError(f"{path} holds a {model.get('type')} tokenizer; BPE is needed")
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            model, pre_tokenizer = data["model"], data["pre_tokenizer"]
+            kind = model["type"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise WeightsError(f"{path} is not a tokenizer definition ({error!r})") from error
+        if kind != "BPE" or not pre_tokenizer:
+            raise WeightsError(f"{path} holds a {kind} tokenizer; a byte-level BPE is needed")
         special = {t["content"]: t["id"] for t in data.get("added_tokens", [])}
         plain = {t: i for t, i in model["vocab"].items() if t not in special}
         merges = [tuple(m.split(" ", 1)) if isinstance(m, str) else m for m in model["merges"]]
-        return cls._build(plain, merges, special, data["pre_tokenizer"])
+        return cls._build(plain, merges, special, pre_tokenizer)
 
     @classmethod
     def _build(
@@ -88,7 +101,10 @@ class Tokenizer:
         special: dict[str, int],
         pre_tokenizer: dict[str, Any],
     ) -> Tokenizer:
-        size = 1 + max(*plain.values(), *special.values())
+        alphabet = set(_byte_alphabet())
+        if not plain or any(not alphabet.issuperset(token) for token in plain):
+            raise WeightsError("the tokenizer does not spell bytes; a byte-level BPE is needed")
+        size = 1 + max([*plain.values(), *special.values()])
         tokenizer: dict[str, Any] = {
             "version": "1.0",
             "truncation": None,
@@ -101,18 +117,33 @@ class Tokenizer:
             "model": {"type": "BPE", "vocab": plain, "merges": merges, "ignore_merges": False},
         }
         whole = {"format": _FORMAT, "size": size, "special": special, "tokenizer": tokenizer}
-        return cls(json.dumps(whole, ensure_ascii=False))
+        built = cls(json.dumps(whole, ensure_ascii=False))
+        probe = built.clean(_PROBE)
+        if built.spell(built.encode(probe)) != probe.encode("utf-8"):
+            raise WeightsError("the tokenizer changes text that it encodes; use another model")
+        return built
 
     def to_json(self) -> str:
         """The definition `Tokenizer` takes."""
         return self._definition
 
+    def clean(self, text: str) -> str:
+        """`text` with `?` for each character that no tokens spell: lone surrogates, and in some
+        vocabularies a few control characters. Its length stays."""
+        data = text.encode("utf-8", "replace")
+        known = self._known_bytes
+        if not data.translate(None, known):
+            return data.decode("utf-8")
+        return "".join(
+            "?" if character.encode("utf-8").translate(None, known) else character
+            for character in data.decode("utf-8")
+        )
+
     def encode(self, text: str) -> list[int]:
-        """Ids that spell `text` exactly (lone surrogates become `?`)."""
+        """Ids that spell `clean(text)` exactly."""
         if not text:
             return []
-        safe = text.encode("utf-8", "replace").decode("utf-8")
-        ids: list[int] = self._hf.encode(safe, add_special_tokens=False).ids
+        ids: list[int] = self._hf.encode(self.clean(text), add_special_tokens=False).ids
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -128,9 +159,8 @@ class Tokenizer:
         """Start offsets of the pre-tokens of `text`: no token ever crosses one."""
         if not text:
             return []
-        safe = text.encode("utf-8", "replace").decode("utf-8")
         pre = self._hf.pre_tokenizer
-        return sorted({span[0] for _, span in pre.pre_tokenize_str(safe)})
+        return sorted({span[0] for _, span in pre.pre_tokenize_str(self.clean(text))})
 
     @cached_property
     def token_bytes(self) -> list[bytes]:
@@ -140,6 +170,11 @@ class Tokenizer:
         for token, index in self._hf.get_vocab(with_added_tokens=False).items():
             table[index] = bytes(alphabet[c] for c in token)
         return table
+
+    @cached_property
+    def _known_bytes(self) -> bytes:
+        """The bytes that a token of one byte spells."""
+        return b"".join(spelled for spelled in self.token_bytes if len(spelled) == 1)
 
     @cached_property
     def _sorted(self) -> tuple[list[bytes], list[int]]:

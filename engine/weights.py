@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ _GGUF_TOP = {
     "output.weight": "lm_head.weight",
     "output_norm.weight": "model.norm.weight",
 }
-_IGNORED = ("rope_freqs.weight", "rotary_emb.inv_freq")
+_LONGEST_ARRAY = 2**20  # entries; the largest vocabularies have a quarter
+_IGNORED = "rotary_emb.inv_freq"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +114,8 @@ def _check_names(checkpoint: Checkpoint, path: Path) -> None:
 
 
 def _open_gguf(path: Path) -> Checkpoint:
-    import gguf
-
     try:
-        reader = gguf.GGUFReader(path)
+        reader = _gguf_reader(path)
         meta = {key: field.contents() for key, field in reader.fields.items()}
     except (ValueError, KeyError, IndexError, OSError, TypeError) as error:
         raise WeightsError(
@@ -124,26 +124,48 @@ def _open_gguf(path: Path) -> Checkpoint:
     by_name = {tensor.name: tensor for tensor in reader.tensors}
     if "token_embd.weight" not in by_name:
         raise WeightsError(f"{path.name} lacks tensor token_embd.weight")
-    config = model_config.from_gguf(meta, int(by_name["token_embd.weight"].shape[1]))
-
-    def loader(tensor: Any, heads: int) -> Read:
-        def load() -> Tensor:
-            array = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-            out = torch.tensor(np.asarray(array, dtype=np.float32))
-            return _unpermute(out, heads) if heads else out
-
-        return load
-
+    config = model_config.from_gguf(meta, int(by_name["token_embd.weight"].shape[-1]))
     tensors: dict[str, Read] = {}
     for name, tensor in by_name.items():
-        if name.endswith(_IGNORED):
-            continue
+        if name == "rope_freqs.weight":
+            raise WeightsError(f"{path.name} scales RoPE ({name}), which is not supported")
         # llama-architecture GGUF files interleave the rotary halves of q and k
         heads = 0
         if config.architecture == "llama":
             heads = {"attn_q": config.heads, "attn_k": config.kv_heads}.get(name.split(".")[-2], 0)
-        tensors[_hub_name(name)] = loader(tensor, heads)
+        tensors[_hub_name(name)] = partial(_dequantise, tensor, heads)
     return Checkpoint(config=config, tensors=tensors, tokenizer=meta)
+
+
+def _gguf_reader(path: Path) -> Any:
+    import gguf
+
+    class Reader(gguf.GGUFReader):
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
+            # past the end the library reads nothing, as often as a damaged length says
+            is_array = raw_type == gguf.GGUFValueType.ARRAY
+            if is_array and self._get(orig_offs + 4, np.uint64)[0] > _LONGEST_ARRAY:
+                raise ValueError("a list in it is too long")
+            return super()._get_field_parts(orig_offs, raw_type)
+
+    return Reader(path)
+
+
+def _dequantise(tensor: Any, heads: int) -> Tensor:
+    """A GGUF tensor in float32; `heads`: unless 0, its rows are put back into halves."""
+    import gguf
+
+    try:
+        array = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+    except NotImplementedError as error:
+        kind = tensor.tensor_type.name
+        raise WeightsError(
+            f"tensor {tensor.name} has the quantisation {kind}, which cannot be read; "
+            "use a file with another one"
+        ) from error
+    out = torch.tensor(np.asarray(array, dtype=np.float32))
+    # a misshapen one is named by `read`
+    return _unpermute(out, heads) if heads and out.shape[0] % (2 * heads) == 0 else out
 
 
 def _hub_name(name: str) -> str:
@@ -172,21 +194,36 @@ def _open_folder(path: Path) -> Checkpoint:
     for needed in (config_path, tokenizer_path):
         if not needed.is_file():
             raise WeightsError(f"{path} has no {needed.name}; it is not a folder in the hub layout")
-    try:
-        config = model_config.from_hub(json.loads(config_path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise WeightsError(f"{config_path} is not valid JSON ({error})") from error
+    raw = _json_object(config_path)
+    config = model_config.from_hub(raw)
     tensors: dict[str, Read] = {}
     for shard in _shards(path):
         tensors.update(_open_shard(shard))
+    tied = raw.get("tie_word_embeddings")
+    if tied:
+        tensors.pop("lm_head.weight", None)
+    elif tied is False and "lm_head.weight" not in tensors:
+        raise WeightsError(f"{path.name} lacks tensor lm_head.weight (1 missing)")
     return Checkpoint(config=config, tensors=tensors, tokenizer=tokenizer_path)
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise WeightsError(f"{path} is not valid JSON ({error})") from error
+    if not isinstance(data, dict):
+        raise WeightsError(f"{path} does not hold a JSON object")
+    return data
 
 
 def _shards(path: Path) -> list[Path]:
     index = path / "model.safetensors.index.json"
     if index.is_file():
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        shards = [path / name for name in names]
+        placed = _json_object(index).get("weight_map")
+        if not isinstance(placed, dict):
+            raise WeightsError(f"{index} has no weight_map; copy the whole model folder")
+        shards = [path / str(name) for name in sorted(set(placed.values()))]
     else:
         shards = sorted(path.glob("*.safetensors"))
     absent = [shard.name for shard in shards if not shard.is_file()]

@@ -146,8 +146,10 @@ def read_metadata(path: Path, key: str) -> dict[str, Any]:
 def load_config(path: Path) -> DenoiserConfig:
     """The config of a saved denoiser."""
     raw = read_metadata(path, "config")
-    raw["calibration"] = tuple(raw["calibration"])
-    return DenoiserConfig(**raw)
+    try:
+        return DenoiserConfig(**raw | {"calibration": tuple(raw["calibration"])})
+    except (KeyError, TypeError) as error:
+        raise WeightsError(f"{path} is not a denoiser that this version reads ({error})") from error
 
 
 def shipped(model: str) -> Path | None:
@@ -167,6 +169,9 @@ def load(path: Path, base: Transformer) -> Denoiser:
     def linear(name: str) -> Linear:
         return Int8Linear(tensors[name], tensors[name + ".scale"], tensors.get(name + ".bias"))
 
-    shortlist = tensors["shortlist"].long()
-    head = base.head.project.rows(shortlist)
-    return build(config, base.config, tensors, shortlist, head, linear)
+    try:
+        shortlist = tensors["shortlist"].long()
+        head = base.head.project.rows(shortlist)
+        return build(config, base.config, tensors, shortlist, head, linear)
+    except (KeyError, IndexError) as error:
+        raise WeightsError(f"{path} does not fit its base or lacks a tensor ({error})") from error

@@ -12,13 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.cache import Stream
+from engine.cache import TILE, Stream
 from engine.model.config import ModelConfig
 from engine.model.linear import Linear
 
-#: Up to this many new rows attention runs row by row, so that a row's bits do not depend on its
-#: neighbours; longer runs are context, where every mode encodes in the same pieces.
-EXACT_ROWS = 16
+#: Fewest rows of an attention product: below it the library takes a kernel of another rounding.
+_LEAST_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +57,17 @@ class Transformer:
         stream.reserve(rows)
         cos, sin = self.rope.at(torch.arange(start, start + rows))
         x = self.embedding(torch.tensor(ids))
+        mask = causal_mask(start, rows)
         for depth, layer in enumerate(self.layers):
-            if depth in self.feature_depths:
-                slot = self.feature_depths.index(depth)
-                stream.features[start : start + rows, slot] = x
+            for slot, wanted in enumerate(self.feature_depths):  # two slots may want one depth
+                if wanted == depth:
+                    stream.features[start : start + rows, slot] = x
             q, k, v = self._project(layer, x, cos, sin)
             stream.keys[depth, :, start : start + rows] = k
             stream.values[depth, :, start : start + rows] = v
-            x = x + layer.out(self._attend(q, stream, depth, start))
+            span = mask.shape[1]
+            keys, values = stream.keys[depth, :, :span], stream.values[depth, :, :span]
+            x = x + layer.out(grouped_attention(q, keys, values, mask))
             x = x + swiglu(layer, rms_norm(x, layer.ffn_norm, self.config.norm_eps))
         stream.features[start : start + rows, -1] = x
         stream.ids.extend(ids)
@@ -86,22 +88,6 @@ class Transformer:
         fused = layer.qkv(rms_norm(x, layer.attn_norm, c.norm_eps))
         q, k, v = split_heads(fused, c)
         return rotate(q, cos, sin), rotate(k, cos, sin), v
-
-    def _attend(self, q: Tensor, stream: Stream, depth: int, start: int) -> Tensor:
-        """q [heads, n, D] over all keys up to each row's own -> [n, heads * D]."""
-        rows = q.shape[1]
-        keys, values = stream.keys[depth], stream.values[depth]
-        if rows > EXACT_ROWS:
-            total = start + rows
-            mask = torch.ones(rows, total, dtype=torch.bool).tril_(start)
-            return grouped_attention(q, keys[:, :total], values[:, :total], mask)
-        parts = [
-            grouped_attention(
-                q[:, i : i + 1].contiguous(), keys[:, : start + i + 1], values[:, : start + i + 1]
-            )
-            for i in range(rows)
-        ]
-        return parts[0] if rows == 1 else torch.cat(parts)
 
 
 class Embedding:
@@ -163,20 +149,34 @@ def split_heads(fused: Tensor, c: ModelConfig) -> tuple[Tensor, Tensor, Tensor]:
     return heads[:own], heads[own:both], heads[both:]
 
 
-def grouped_attention(
-    q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None
-) -> Tensor:
-    """q [heads, n, D], keys/values [kv_heads, T, D], mask [n, T] bool (True: may see).
+def causal_mask(start: int, rows: int) -> Tensor:
+    """[rows, T] float32, T a multiple of `TILE`: 0 where row `start + i` may see, else -inf."""
+    span = -(-(start + rows) // TILE) * TILE
+    later = torch.arange(span) > torch.arange(start, start + rows)[:, None]
+    return torch.zeros(rows, span).masked_fill_(later, float("-inf"))
 
-    Returns [n, heads * D]. Query heads of one group share a key head.
+
+def grouped_attention(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    """q [heads, n, D], keys and values [kv_heads, T, D], mask [n, T] additive, T in whole tiles.
+
+    Returns [n, heads * D]; query heads of one group share a key head. A row's bits depend on
+    neither its neighbours nor the masked keys: products have at least `_LEAST_ROWS` rows, and
+    values are summed tile by tile, so that more keys add exact zeros.
     """
     heads, rows, dim = q.shape
-    groups = keys.shape[0]
-    grouped = q.reshape(groups, (heads // groups) * rows, dim) * dim**-0.5
-    scores = grouped @ keys.transpose(1, 2)
-    if mask is not None:
-        scores = scores.view(groups, -1, rows, scores.shape[-1])
-        scores = scores.masked_fill(~mask, float("-inf")).view(groups, -1, scores.shape[-1])
-    mixed: Tensor = scores.softmax(dim=-1) @ values
-    mixed = mixed.view(heads, rows, dim).transpose(0, 1)
+    groups, span, _ = keys.shape
+    used = (heads // groups) * rows
+    grouped = _padded(q.reshape(groups, used, dim) * dim**-0.5)
+    scores = (grouped @ keys.transpose(1, 2))[:, :used].view(groups, -1, rows, span) + mask
+    weights = _padded(scores.softmax(dim=-1).view(groups, used, span))
+    mixed = weights[:, :, :TILE] @ values[:, :TILE]
+    for at in range(TILE, span, TILE):
+        mixed = mixed + weights[:, :, at : at + TILE] @ values[:, at : at + TILE]
+    mixed = mixed[:, :used].reshape(heads, rows, dim).transpose(0, 1)
     return mixed.reshape(rows, heads * dim)
+
+
+def _padded(x: Tensor) -> Tensor:
+    """x [groups, n, m] with zero rows up to `_LEAST_ROWS`."""
+    missing = _LEAST_ROWS - x.shape[1]
+    return F.pad(x, (0, 0, 0, missing)) if missing > 0 else x

@@ -81,7 +81,9 @@ def arrange(
         return tokenizer.encode(prefix + middle)[:length], tokenizer.encode(suffix)[:128]
     ids = style.order(tokenizer.encode(prefix), tokenizer.encode(suffix)[:160])
     ids += tokenizer.encode(middle)
-    return [*ids[: length - 1], style.end_ids[0]], []
+    if len(ids) >= length:  # cut short: the middle does not end here
+        return ids[:length], []
+    return [*ids, style.end_ids[0]], []
 
 
 class Encoder:

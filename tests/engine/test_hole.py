@@ -74,7 +74,7 @@ def test_blank(prefix: str, suffix: str, blank: bool) -> None:
         ("print(", ")\n", "x))\n", "x)"),
         ("print(", ")\n", "f(x)", "f(x)"),
         ("print(", ")\n", "f(x))\n", "f(x)"),
-        ("print", ")\n", "(x)", "(x)"),
+        ("print(", " )\n", "x )", "x"),
         ("a[", "]:\n", "i]:", "i"),
         ("x = ", " + 1\n", "y + 1\n", "y"),
         ("print(", ")\n", ")", ""),

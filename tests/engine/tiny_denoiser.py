@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import torch
@@ -11,7 +12,6 @@ from engine.engine import Engine
 from engine.model import denoiser_file
 from engine.model.denoiser import Denoiser
 from engine.model.denoiser_file import DenoiserConfig, Parameters
-from engine.model.linear import FloatLinear
 from engine.model.transformer import Transformer
 from engine.weights import open_checkpoint
 from tests.engine.tiny_base import make_folder
@@ -38,10 +38,13 @@ def random_parameters(folder: Path, config: DenoiserConfig, seed: int = 1) -> Pa
     checkpoint = open_checkpoint(folder)
     start = denoiser_file.from_base(config, checkpoint.config, store.fused_reader(checkpoint))
     generator = torch.Generator().manual_seed(seed)
-    return {
-        name: value + 0.2 * torch.randn(value.shape, generator=generator) * _size(value)
-        for name, value in start.items()
-    }
+
+    def noise(name: str, value: torch.Tensor) -> torch.Tensor:
+        fresh = "." not in name and name != "norm"  # all zero at first
+        scale = 0.5 if fresh else 0.2 * float(value.std())
+        return scale * torch.randn(value.shape, generator=generator)
+
+    return {name: value + noise(name, value) for name, value in start.items()}
 
 
 def shortlist_of(base: Transformer, end_id: int) -> torch.Tensor:
@@ -59,34 +62,28 @@ def float_denoiser(
 
 
 def tiny_engine(
-    folder: Path, *, architecture: str = "qwen2", precision: str = "int8", seed: int = 0
+    folder: Path, *, architecture: str = "qwen2", fim: bool = True, seed: int = 0
 ) -> Engine:
-    """An engine over a random base written into `folder`, with a random denoiser."""
+    """An int8 engine over a random base written into `folder`, with a random denoiser.
+
+    Without `fim` the tokenizer lacks the markers: prefix and suffix are two streams.
+    """
     make_folder(folder, architecture=architecture, seed=seed)
+    if not fim:
+        drop_markers(folder / "tokenizer.json")
     config = shape_of(folder)
-    if precision == "int8":
-        store.convert(folder, folder / "int8")
-        base, tokenizer = store.open_int8(folder / "int8", config.depths)
-    else:
-        base, tokenizer = store.open_float(folder, config.depths)
+    store.convert(folder, folder / "int8")
+    base, tokenizer = store.open_int8(folder / "int8", config.depths)
     end_id = tokenizer.special("<|endoftext|>")
     assert end_id is not None
     shortlist = shortlist_of(base, end_id)
     path = folder / "denoiser.safetensors"
     denoiser_file.save(path, config, random_parameters(folder, config, seed + 1), shortlist)
-    denoiser = denoiser_file.load(path, base)
-    if precision == "float32":
-        denoiser = float_denoiser(
-            base, config, random_parameters(folder, config, seed + 1), shortlist
-        )
-    return Engine("tiny", base, tokenizer, denoiser, config.calibration)
+    return Engine("tiny", base, tokenizer, denoiser_file.load(path, base), config.calibration)
 
 
-def float_linear(rows: int, columns: int, seed: int = 0) -> FloatLinear:
-    """A random layer."""
-    generator = torch.Generator().manual_seed(seed)
-    return FloatLinear(torch.randn(rows, columns, generator=generator))
-
-
-def _size(value: torch.Tensor) -> float:
-    return float(value.std()) or 0.1 if value.numel() > 1 else 0.1
+def drop_markers(path: Path) -> None:
+    """Take the fill-in-the-middle markers out of a tokenizer.json."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["added_tokens"] = [t for t in data["added_tokens"] if "fim_" not in t["content"]]
+    path.write_text(json.dumps(data), encoding="utf-8")

@@ -1,0 +1,108 @@
+"""A row's result has the same bits whoever its neighbours are, and is near float32's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.model.linear import FloatLinear, Int8Linear, quantise_rows
+
+#: (input, output): Qwen2.5-Coder-0.5B's four linears and a slice of its head; small odd ones.
+SHAPES = [(896, 1152), (896, 896), (896, 9728), (4864, 896), (896, 4001), (16, 8), (33, 7), (2, 1)]
+NEIGHBOURS = (2, 3, 7, 8, 16, 17, 31, 32)
+
+
+def layer(inputs: int, outputs: int, *, bias: bool = True) -> tuple[Int8Linear, FloatLinear]:
+    torch.manual_seed(inputs * outputs)
+    weight = torch.randn(outputs, inputs) * inputs**-0.5
+    offset = torch.randn(outputs) if bias else None
+    return Int8Linear(*quantise_rows(weight), offset), FloatLinear(weight, offset)
+
+
+def awkward_rows(inputs: int) -> torch.Tensor:
+    """32 rows: usual ones, zeros, tiny, huge, one spike, and equal entries."""
+    rows = torch.randn(32, inputs)
+    rows[1] = 0.0
+    rows[4] *= 1e-20
+    rows[5] *= 1e20
+    rows[9, 0] = 3e4
+    rows[13] = 1.0
+    rows[14] = -7.5
+    rows[21] *= 1e-3
+    rows[30] *= 1e3
+    return rows
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
+def test_a_row_has_the_same_bits_alone_and_among_others(inputs: int, outputs: int) -> None:
+    linear, _ = layer(inputs, outputs)
+    x = awkward_rows(inputs)
+    alone = torch.cat([linear(row[None]) for row in x])
+    assert torch.isfinite(alone).all()
+    for count in NEIGHBOURS:
+        assert torch.equal(linear(x[:count]), alone[:count]), count
+        assert torch.equal(linear(x[-count:]), alone[-count:]), count
+    order = torch.randperm(32)
+    assert torch.equal(linear(x[order]), alone[order])
+
+
+def test_memory_layout_changes_nothing() -> None:
+    linear, _ = layer(64, 48)
+    wide = torch.randn(8, 128)
+    left = wide[:, :64]
+    assert not left.is_contiguous()
+    assert torch.equal(linear(left), linear(left.contiguous()))
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
+def test_the_difference_from_float32_is_bounded(inputs: int, outputs: int) -> None:
+    linear, reference = layer(inputs, outputs)
+    x = awkward_rows(inputs)
+    assert reference.bias is not None
+    # half a step of weight (1/254 of its row's maximum) and of activation (1/127), all the same way
+    weight_step = reference.weight.abs().amax(1) / 254
+    row_step = x.abs().amax(1, keepdim=True) / 127
+    worst = x.abs().sum(1, keepdim=True) * weight_step
+    worst = worst + row_step * (reference.weight.abs().sum(1) + inputs * weight_step)
+    difference = (linear(x) - reference(x)).abs()
+    scale = 1e-5 * (reference(x).abs() + 1)
+    assert (difference <= worst + scale).all()
+
+
+def test_usual_rows_lose_little() -> None:
+    linear, reference = layer(896, 896, bias=False)
+    x = torch.randn(32, 896)
+    exact = reference(x)
+    assert (linear(x) - exact).norm() < 0.03 * exact.norm()
+
+
+def test_a_row_of_zeros_gives_the_bias() -> None:
+    linear, reference = layer(64, 48)
+    assert reference.bias is not None
+    assert torch.equal(linear(torch.zeros(1, 64))[0], reference.bias)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_some_rows_of_a_layer_give_the_same_numbers(bias: bool) -> None:
+    linear, reference = layer(896, 600, bias=bias)
+    x, ids = torch.randn(5, 896), torch.tensor([599, 0, 17, 17, 3])
+    assert torch.equal(linear.rows(ids)(x), linear(x)[:, ids])
+    assert torch.allclose(reference.rows(ids)(x), reference(x)[:, ids], atol=1e-5)
+
+
+def test_input_is_not_changed() -> None:
+    linear, _ = layer(64, 48)
+    x = awkward_rows(64)
+    before = x.clone()
+    linear(x)
+    assert torch.equal(x, before)
+
+
+def test_quantised_rows_are_within_half_a_step() -> None:
+    weight = torch.randn(40, 100)
+    weight[3] = 0.0
+    weight[4] *= 1e8
+    stored, scale = quantise_rows(weight)
+    assert stored.dtype == torch.int8 and stored.min() >= -127
+    error = (stored.float() * scale[:, None] - weight).abs()
+    assert (error <= scale[:, None] * 0.5001).all()

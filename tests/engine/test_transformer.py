@@ -1,0 +1,142 @@
+"""The base computes what the published implementations do, and its cache changes nothing."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import store
+from engine.cache import Stream
+from engine.model.transformer import EXACT_ROWS, Transformer
+from tests.engine.tiny_base import edit_config, make_folder
+
+DEPTHS = (1, 3)
+IDS = torch.randint(0, 650, (90,), generator=torch.Generator().manual_seed(5)).tolist()
+CUTS = st.lists(st.integers(0, len(IDS)), max_size=12).map(lambda c: sorted({0, *c, len(IDS)}))
+
+
+@cache
+def base_of(architecture: str, precision: str, hidden: int = 64) -> Transformer:
+    with TemporaryDirectory() as place:
+        # a published shape: 14 query heads share 2 key heads, and an inner size of no round number
+        heads = {64: 4, 896: 14}[hidden]
+        inner, layers = {64: (96, 4), 896: (4864, 1)}[hidden]
+        depths = DEPTHS if layers > max(DEPTHS) else (0,)
+        folder = make_folder(
+            Path(place) / "m",
+            architecture=architecture,
+            hidden=hidden,
+            heads=heads,
+            layers=layers,
+            intermediate=inner,
+        )
+        if precision == "float32":
+            return store.open_float(folder, depths)[0]
+        store.convert(folder, Path(place) / "c")
+        return store.open_int8(Path(place) / "c", depths)[0]
+
+
+def encode(base: Transformer, ids: list[int], cuts: list[int]) -> tuple[torch.Tensor, Stream]:
+    stream = poisoned(base.new_stream(capacity=4))
+    parts = []
+    with torch.inference_mode():
+        for start, end in pairwise(cuts):
+            parts.append(base.encode(ids[start:end], stream))
+    assert stream.ids == ids
+    return torch.cat(parts), stream
+
+
+def poisoned(stream: Stream) -> Stream:
+    for tensor in (stream.keys, stream.values, stream.features):
+        tensor.fill_(float("nan"))
+    return stream
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("architecture", ["qwen2", "llama"])
+def test_logits_equal_those_of_transformers(tmp_path: Path, architecture: str, tied: bool) -> None:
+    transformers = pytest.importorskip("transformers")
+    folder = make_folder(tmp_path / "m", architecture=architecture, tied=tied, heads=8)
+    edit_config(folder, rope_theta=50_000.0, rms_norm_eps=1e-5)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    mine, _ = store.open_float(folder, DEPTHS)
+    with torch.inference_mode():
+        expected = theirs(torch.tensor([IDS]), output_hidden_states=True)
+        stream = mine.new_stream()
+        logits = mine.logits(mine.encode(IDS, stream))
+    assert expected.logits.std() > 0.3
+    assert (logits - expected.logits[0]).abs().max() < 1e-4
+    for slot, depth in enumerate(DEPTHS):
+        difference = stream.features[: len(IDS), slot] - expected.hidden_states[depth][0]
+        assert difference.abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "llama"])
+@settings(max_examples=15, deadline=None)
+@given(cuts=CUTS)
+def test_cached_equals_uncached(architecture: str, cuts: list[int]) -> None:
+    base = base_of(architecture, "float32")
+    whole, stream = encode(base, IDS, [0, len(IDS)])
+    split, other = encode(base, IDS, cuts)
+    assert (base.logits(split) - base.logits(whole)).abs().max() < 1e-4
+    used = len(IDS)
+    for mine, theirs in (
+        (stream.keys[:, :, :used], other.keys[:, :, :used]),
+        (stream.values[:, :, :used], other.values[:, :, :used]),
+        (stream.features[:used], other.features[:used]),
+    ):
+        assert (mine - theirs).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize(("architecture", "hidden"), [("qwen2", 64), ("llama", 64), ("qwen2", 896)])
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_int8_rows_have_the_same_bits_however_they_are_split(
+    architecture: str, hidden: int, data: st.DataObject
+) -> None:
+    base = base_of(architecture, "int8", hidden)
+    context = 40
+    rows = data.draw(st.integers(2, EXACT_ROWS))
+    inner = data.draw(st.lists(st.integers(1, rows - 1), max_size=rows))
+    cuts = [0, context, *sorted({context + c for c in inner}), context + rows]
+    ids = IDS[: context + rows]
+    together, stream = encode(base, ids, [0, context, context + rows])
+    split, other = encode(base, ids, cuts)
+    assert torch.equal(split, together)
+    with torch.inference_mode():
+        logits = base.logits(together[-rows:])
+        alone = torch.cat([base.logits(row[None]) for row in together[-rows:]])
+    assert torch.equal(logits, alone)
+    used = len(ids)
+    assert torch.equal(stream.keys[:, :, :used], other.keys[:, :, :used])
+    assert torch.equal(stream.values[:, :, :used], other.values[:, :, :used])
+    assert torch.equal(stream.features[:used], other.features[:used])
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_going_on_after_a_cut_forgets_what_was_cut(precision: str) -> None:
+    base = base_of("qwen2", precision)
+    with torch.inference_mode():
+        stream = base.new_stream()
+        base.encode(IDS[:30], stream)
+        base.encode(IDS[50:60], stream)
+        stream.truncate(30)
+        again = base.encode(IDS[30:40], stream)
+    fresh, _ = encode(base, IDS[:40], [0, 30, 40])
+    assert torch.equal(again, fresh[30:])
+    assert torch.equal(stream.last_hidden(), fresh[-1:])
+
+
+def test_a_later_token_changes_no_earlier_row() -> None:
+    base = base_of("llama", "float32")
+    one, _ = encode(base, IDS[:30], [0, 30])
+    other, _ = encode(base, [*IDS[:29], 3], [0, 30])
+    assert torch.equal(one[:29], other[:29])
+    assert not torch.equal(one[29], other[29])
