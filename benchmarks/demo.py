@@ -60,24 +60,22 @@ def load_cursors(folder: Path = EXAMPLES) -> list[Cursor]:
     ]
 
 
-def excerpt(text: str, cursor: Cursor, suggestion: str, *, colour: bool, around: int = 3) -> str:
-    """A few lines around the cursor with line numbers and the suggestion marked in place."""
-    lines = text.split("\n")
-    row, column = cursor.line - 1, cursor.col - 1
-    before, after = lines[row][:column], lines[row][column:]
-    shown = [*numbered(lines, max(0, row - around), row)]
-    ghost = suggestion.split("\n")
-    for number, piece in enumerate(ghost):
-        left = before if number == 0 else ""
-        right = after if number == len(ghost) - 1 else ""
-        label = f"{cursor.line:>4}" if number == 0 else "    "
-        shown.append(f"{label} | {left}{mark(piece, colour=colour)}{right}")
-    shown += numbered(lines, row + 1, min(len(lines), row + 1 + around))
-    return "\n".join(line.rstrip() for line in shown)
-
-
-def numbered(lines: Sequence[str], start: int, end: int) -> list[str]:
-    return [f"{number + 1:>4} | {lines[number]}" for number in range(start, end)]
+def marked(text: str, shown: Sequence[Shown], *, colour: bool) -> str:
+    """The whole file with line numbers, and each suggestion marked where it would stand."""
+    ghosts = {one.cursor.line: one for one in shown}
+    out: list[str] = []
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        if number not in ghosts:
+            out.append(f"{number:>4} | {line}")
+            continue
+        one = ghosts[number]
+        before, after = line[: one.cursor.col - 1], line[one.cursor.col - 1 :]
+        pieces = one.suggestion.text.split("\n")
+        for at, piece in enumerate(pieces):
+            left, right = before if at == 0 else "", after if at == len(pieces) - 1 else ""
+            label = f"{number:>4}" if at == 0 else "    "
+            out.append(f"{label} | {left}{mark(piece, colour=colour)}{right}")
+    return "\n".join(line.rstrip() for line in out)
 
 
 def mark(ghost: str, *, colour: bool) -> str:
@@ -121,7 +119,10 @@ def status_teller() -> Callable[[str, str], None]:
 
 
 async def complete_all(cursors: Sequence[Cursor], options: dict[str, object]) -> list[Shown]:
-    """Asks for every hole in turn and prints each as it comes; raises BenchmarkError."""
+    """Asks for every hole in turn, prints each file when its holes are filled.
+
+    Raises BenchmarkError.
+    """
     shown: list[Shown] = []
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     session = LspSession(
@@ -137,17 +138,23 @@ async def complete_all(cursors: Sequence[Cursor], options: dict[str, object]) ->
             if suggestion.error:
                 raise BenchmarkError(suggestion.error)
             shown.append(Shown(cursor=cursor, suggestion=suggestion))
-            sys.stdout.write(f"\n{title(cursor, suggestion, colour=colour)}\n")
-            sys.stdout.write(excerpt(text, cursor, suggestion.text, colour=colour) + "\n")
-            sys.stdout.flush()
+            say(title(cursor, suggestion))
+            if sum(one.file == cursor.file for one in cursors) == sum(
+                one.cursor.file == cursor.file for one in shown
+            ):
+                here = [one for one in shown if one.cursor.file == cursor.file]
+                name = f"\x1b[1m{cursor.file}\x1b[0m" if colour else cursor.file
+                sys.stdout.write(f"\n{name}\n{marked(text, here, colour=colour)}\n\n")
+                sys.stdout.flush()
     return shown
 
 
-def title(cursor: Cursor, suggestion: Suggestion, *, colour: bool) -> str:
+def title(cursor: Cursor, suggestion: Suggestion) -> str:
+    """One line on a hole: where it is, and why it stays empty if it does."""
     line = f"examples/{cursor.file}:{cursor.line}:{cursor.col} ({cursor.kind})"
     if not suggestion.text:
         line += f" - no suggestion: {suggestion.detail.get('reason') or 'the server said none'}"
-    return f"\x1b[1m{line}\x1b[0m" if colour else line
+    return line
 
 
 def main(argv: list[str] | None = None) -> int:

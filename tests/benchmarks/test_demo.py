@@ -8,7 +8,7 @@ import importlib
 import pytest
 import tree_sitter
 
-from benchmarks.demo import EXAMPLES, Cursor, Shown, excerpt, load_cursors, table
+from benchmarks.demo import EXAMPLES, Cursor, Shown, load_cursors, marked, table
 from benchmarks.lsp_session import Suggestion
 
 GRAMMARS = {
@@ -54,18 +54,22 @@ TEXT = "a\nb\nfoo()\nc\nd\n"
 CURSOR = Cursor(file="x.py", line=3, col=5, kind="mid-line")
 
 
-def test_the_suggestion_is_marked_in_its_line() -> None:
-    shown = excerpt(TEXT, CURSOR, "1, 2", colour=False, around=1)
-    assert shown == "   2 | b\n   3 | foo(⟦1, 2⟧)\n   4 | c"
+def shown_as(suggestion: str) -> list[Shown]:
+    return [Shown(cursor=CURSOR, suggestion=Suggestion(text=suggestion, wall_ms=1.0, detail={}))]
+
+
+def test_the_suggestion_is_marked_in_its_file() -> None:
+    shown = marked(TEXT, shown_as("1, 2"), colour=False)
+    assert shown == "   1 | a\n   2 | b\n   3 | foo(⟦1, 2⟧)\n   4 | c\n   5 | d"
 
 
 def test_every_line_of_a_block_is_marked() -> None:
-    shown = excerpt(TEXT, CURSOR, "\n  1,\n", colour=False, around=0)
-    assert shown == "   3 | foo(⟦⟧\n     | ⟦  1,⟧\n     | ⟦⟧)"
+    shown = marked("a\nb\nfoo()", shown_as("\n  1,\n"), colour=False)
+    assert shown == "   1 | a\n   2 | b\n   3 | foo(⟦⟧\n     | ⟦  1,⟧\n     | ⟦⟧)"
 
 
 def test_a_terminal_gets_dim_italics() -> None:
-    assert "foo(\x1b[2;3m1\x1b[0m)" in excerpt(TEXT, CURSOR, "1", colour=True)
+    assert "foo(\x1b[2;3m1\x1b[0m)" in marked(TEXT, shown_as("1"), colour=True)
 
 
 def test_the_table_lists_counts_and_stages() -> None:

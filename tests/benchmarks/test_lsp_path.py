@@ -19,8 +19,9 @@ def test_the_demo_shows_nine_holes_and_a_table(
     with fim_server(lambda _: "x") as url:
         monkeypatch.setenv("DLSP_ENGINE_URL", url)
         assert demo.main([]) == 0
-    out = capsys.readouterr().out
-    assert out.count("examples/") == 9
+    out, err = capsys.readouterr()
+    assert err.count("examples/") == 9
+    assert [out.count(f"\n{name}\n") for name in ("inventory.py", "router.ts", "cache.go")] == [1] * 3
     assert "return sum(⟦x⟧)" in out
     table = out[out.index("hole  ") :].splitlines()
     assert len(table) == 10
@@ -33,7 +34,7 @@ def test_a_hole_without_a_suggestion_is_said_to_be_one(
     with fim_server(lambda _: "") as url:
         monkeypatch.setenv("DLSP_ENGINE_URL", url)
         assert demo.main([]) == 0
-    assert capsys.readouterr().out.count("no suggestion: ") == 9
+    assert capsys.readouterr().err.count("no suggestion: ") == 9
 
 
 def test_the_demo_fails_with_the_engine(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.cache import Stream, StreamPool
+from engine.cache import TILE, Stream, StreamPool
 from engine.model.config import ModelConfig
 
 CONFIG = ModelConfig(
@@ -45,13 +45,15 @@ def filled(rows: int, *, capacity: int = 4, seed: int = 0) -> Stream:
     return stream
 
 
-@pytest.mark.parametrize("rows", [0, 1, 3, 4])
-@pytest.mark.parametrize("more", [0, 1, 5, 100])
+@pytest.mark.parametrize("rows", [0, 1, TILE - 1, TILE])
+@pytest.mark.parametrize("more", [0, 1, 5, TILE, TILE * 3 + 1])
 def test_growing_keeps_rows(rows: int, more: int) -> None:
     stream = filled(rows)
     before = [t.clone() for t in tensors(stream, rows)]
     stream.reserve(more)
     assert stream.capacity >= rows + more and len(stream) == rows
+    assert stream.capacity % TILE == 0
+    assert torch.isfinite(stream.keys).all() and torch.isfinite(stream.values).all()
     assert stream.values.shape[2] == stream.features.shape[0] == stream.capacity
     for old, new in zip(before, tensors(stream, rows), strict=True):
         assert torch.equal(old, new) and torch.isfinite(new).all()
@@ -59,11 +61,11 @@ def test_growing_keeps_rows(rows: int, more: int) -> None:
 
 def test_growth_is_geometric() -> None:
     stream, sizes = filled(0), set()
-    for token in range(200):
+    for token in range(20 * TILE):
         stream.reserve(1)
         stream.ids.append(token)
         sizes.add(stream.capacity)
-    assert len(sizes) < 9
+    assert len(sizes) < 7
 
 
 def test_truncate_keeps_what_is_before() -> None:
@@ -86,17 +88,17 @@ def test_last_hidden_is_a_copy() -> None:
     assert torch.equal(kept, before)
 
 
-@pytest.mark.parametrize("rows", [0, 3, 12])
+@pytest.mark.parametrize("rows", [0, 3, 12, TILE + 5])
 @pytest.mark.parametrize("used", [0, 2, 20])
 def test_copy_rows(rows: int, used: int) -> None:
-    source, target = filled(12, seed=1), filled(used, seed=2)
+    source, target = filled(TILE + 5, seed=1), filled(used, seed=2)
     target.copy_rows(source, rows)
     assert target.ids == source.ids[:rows]
     for mine, theirs in zip(tensors(target, rows), tensors(source, rows), strict=True):
         assert torch.equal(mine, theirs) and torch.isfinite(mine).all()
     for tensor in tensors(target, rows):
         tensor.zero_()
-    assert all(torch.isfinite(t).all() for t in tensors(source, 12))
+    assert all(torch.isfinite(t).all() for t in tensors(source, TILE + 5))
     assert rows == 0 or source.keys[:, :, :rows].abs().sum() > 0
 
 

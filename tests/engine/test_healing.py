@@ -31,7 +31,7 @@ FILES = pytest.mark.parametrize("name", TEXTS)
 @FILES
 @TOKENIZERS
 def test_every_cut_of_a_file_is_healed(maker: str, name: str) -> None:
-    heal_everywhere(MAKERS[maker](), TEXTS[name], random.Random(name), stride=2)
+    heal_everywhere(MAKERS[maker](), TEXTS[name], random.Random(name), stride=4)
 
 
 @TOKENIZERS
@@ -60,7 +60,7 @@ def test_every_cut_is_healed_with_published_tokenizers(
 ) -> None:
     tokenizer = published(request.getfixturevalue(model))
     for name, text in TEXTS.items():
-        heal_everywhere(tokenizer, text, random.Random(name))
+        heal_everywhere(tokenizer, text, random.Random(name), stride=23)
 
 
 @cache
@@ -71,7 +71,7 @@ def published(path: Path) -> Tokenizer:
 def heal_everywhere(
     tokenizer: Tokenizer, text: str, chooser: random.Random, stride: int = 1
 ) -> None:
-    for offset in range(0, len(text) + 1, stride):
+    for offset in range(chooser.randrange(stride), len(text) + 1, stride):
         before = text[:offset]
         healed = heal_left(tokenizer, before)
         assert before.startswith(healed.kept)
@@ -139,15 +139,16 @@ def spells(tokenizer: Tokenizer, wanted: bytes, pick: Pick) -> None:
         ("x = fo", b" fo"),
         ("x = ", b" "),
         ("def f():\n    ", b"    "),
-        ("def f():\n", b"):\n"),
-        ("s = '中文", "'中文".encode()),
+        ("def f():\n", b"():\n"),
+        ("s = '中文", "中文".encode()),
+        ("s = 中'v", b"'v"),
         ("🎉", "🎉".encode()),
         ("x\ud83d", b"?"),
     ],
 )
 def test_what_is_taken_back(text: str, spell: bytes) -> None:
     healed = heal_left(tiny(), text)
-    assert healed.spell[-len(spell) :] == spell
+    assert healed.spell == spell
     assert healed.kept + text[len(healed.kept) :] == text
 
 
