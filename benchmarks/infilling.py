@@ -40,6 +40,8 @@ class Filling:
     mode: Mode
     max_tokens: int = 64
     syntax: bool = True
+    steps: int = 4
+    threshold: float = 0.6
 
 
 def check_solutions(tasks: Sequence[Task]) -> None:
@@ -64,6 +66,8 @@ def measure_task(engine: Infiller, task: Task, filling: Filling) -> dict[str, ob
         want=task.want,
         mode=filling.mode,
         syntax=filling.syntax,
+        steps=filling.steps,
+        threshold=filling.threshold,
     )
     started = time.perf_counter()
     result = engine.infill(request)
@@ -159,6 +163,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--mode", choices=("ar", "verified", "free"), default="verified")
     parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=4, help="free: denoising steps per canvas")
+    parser.add_argument("--threshold", type=float, default=0.6, help="free: commit from here on")
     parser.add_argument("--no-syntax", action="store_true", help="no syntax repair")
     parser.add_argument(
         "--hole",
@@ -182,7 +188,11 @@ def run(options: argparse.Namespace) -> None:
     )
     check_solutions(tasks)
     filling = Filling(
-        mode=options.mode, max_tokens=options.max_tokens, syntax=not options.no_syntax
+        mode=options.mode,
+        max_tokens=options.max_tokens,
+        syntax=not options.no_syntax,
+        steps=options.steps,
+        threshold=options.threshold,
     )
     weights = options.weights.name if options.weights else "catalogue"
     settings = (options.data.name, options.model, weights, filling, options.hole)

@@ -24,8 +24,6 @@ from engine.request import InfillRequest
 Stop = Callable[[Canvas], str | None]
 #: `free`: drafts that the base finds less likely than this are masked again.
 REMASK_BELOW = 0.1
-FREE_STEPS = 4
-FREE_THRESHOLD = 0.6
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +49,7 @@ class Loop:
     ) -> None:
         self.base, self.stream, self.chooser, self.drafter = base, stream, chooser, drafter
         self.mode, self.max_tokens = request.mode, request.max_tokens
+        self.steps, self.threshold = request.steps, request.threshold
         self.context = len(stream)
         self.spent = Spent()
         self._reindex()
@@ -60,7 +59,7 @@ class Loop:
 
         The canvas may hold committed tokens already (a repair): it goes on behind them.
         """
-        started = time.perf_counter()
+        started, denoised = time.perf_counter(), self.spent.denoise_ms
         self._encode_committed(canvas)
         chosen = self._choose(self.stream.last_hidden(), canvas)
         while True:
@@ -72,7 +71,7 @@ class Loop:
             if reason is not None:
                 break
         total = (time.perf_counter() - started) * 1e3
-        self.spent.verify_ms = total - self.spent.denoise_ms
+        self.spent.verify_ms += total - (self.spent.denoise_ms - denoised)
         return reason
 
     def _propose(self, canvas: Canvas, token_id: int) -> Proposal:
@@ -84,7 +83,7 @@ class Loop:
         if self.mode == "verified":
             proposal = self.drafter.propose(self.lookup, token_id, room)
         else:
-            proposal = self.drafter.denoise([token_id], room, FREE_STEPS, FREE_THRESHOLD)
+            proposal = self.drafter.denoise([token_id], room, self.steps, self.threshold)
         elapsed = (time.perf_counter() - started) * 1e3
         if proposal.steps:
             self.drafter.costs.saw_step(elapsed / proposal.steps)

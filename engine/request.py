@@ -22,6 +22,9 @@ class InfillRequest:
     `prefix` and `suffix` are text (LF or CRLF as in the file); the engine cuts them to its token
     budget. `max_tokens` bounds the returned tokens. `deadline_ms` counts from the engine's receipt;
     when it strikes, the longest valid prefix of what is committed is returned (None: no deadline).
+    `steps` and `threshold` are for mode `free`: denoising steps per canvas (the last closes it),
+    and the confidence from which a slot commits early; 1.0 commits one slot per step, and with
+    `steps` at least the number of slots that is the one-per-step reference.
     """
 
     prefix: str
@@ -36,6 +39,8 @@ class InfillRequest:
     mode: Mode = "verified"
     deadline_ms: float | None = None
     syntax: bool = True
+    steps: int = 4
+    threshold: float = 0.6
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -46,6 +51,8 @@ class InfillRequest:
             raise BadRequest(f"want must be 'line' or 'block', not {self.want!r}")
         if self.mode not in ("verified", "free", "ar"):
             raise BadRequest(f"mode must be 'verified', 'free' or 'ar', not {self.mode!r}")
+        if not 1 <= self.steps <= 64 or not 0.0 <= self.threshold <= 1.0:
+            raise BadRequest("steps must lie between 1 and 64, threshold between 0 and 1")
         if self.deadline_ms is not None and self.deadline_ms <= 0:
             raise BadRequest("deadline_ms must be positive")
 

@@ -28,7 +28,7 @@ from engine.request import DownloadError, WeightsError
 from engine.tokenizer import Tokenizer
 from engine.weights import Checkpoint, open_checkpoint, read
 
-_FORMAT = 2
+_FORMAT = 3
 _WEIGHTS, _TOKENIZER, _META = "int8.safetensors", "tokenizer.json", "meta.json"
 Progress = Callable[[str, int, int], None]
 
@@ -81,9 +81,19 @@ def open_int8(folder: Path, depths: tuple[int, ...]) -> tuple[Transformer, Token
         meta = json.loads((folder / _META).read_text(encoding="utf-8"))
         config = ModelConfig(**meta["config"])
         handle = safe_open(folder / _WEIGHTS, framework="pt")
-        tokenizer = Tokenizer((folder / _TOKENIZER).read_text(encoding="utf-8"))
-        return _int8_base(config, handle.get_tensor, depths), tokenizer
-    except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
+        definition = (folder / _TOKENIZER).read_text(encoding="utf-8")
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            tokenizer = pool.submit(Tokenizer, definition)
+            return _int8_base(config, handle.get_tensor, depths), tokenizer.result()
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        RuntimeError,
+        SafetensorError,
+        WeightsError,
+    ) as error:
         raise WeightsError(
             f"the converted weights in {folder} are damaged ({_one_line(error)}); "
             "delete that folder"

@@ -39,7 +39,7 @@ _PRE_TOKENIZERS: dict[str, list[dict[str, Any]]] = {
     ],
 }
 _SPELLED, _SPECIAL = (1, 6), (3, 4)  # GGUF token types: normal, byte; control, user-defined
-_FORMAT = "dlsp-tokenizer-1"
+_FORMAT = "dlsp-tokenizer-2"
 #: What a tokenizer must spell unchanged: spaces, line ends, accents, wide characters.
 _PROBE = "x  = 'é'\r\n\ty\t\u0301 # 中文 ½ 42 🎉\n\n "
 
@@ -48,13 +48,15 @@ class Tokenizer:
     """`encode` and `decode`, and the token table that healing searches."""
 
     def __init__(self, definition: str) -> None:
-        """`definition` is what `to_json` wrote."""
-        data = json.loads(definition)
+        """`definition` is what `to_json` wrote: a line of our own, then the library's JSON, which
+        is megabytes and so is parsed once, by the library."""
+        header, _, tokenizer = definition.partition("\n")
+        data = json.loads(header)
         if not isinstance(data, dict) or data.get("format") != _FORMAT:
             raise WeightsError("the cached tokenizer is of another version; delete it and reload")
         self._definition = definition
         try:
-            self._hf = HfTokenizer.from_str(json.dumps(data["tokenizer"]))
+            self._hf = HfTokenizer.from_str(tokenizer)
         except Exception as error:  # the library raises nothing narrower
             raise WeightsError(f"the tokenizer is not usable ({error})") from error
         self.special_ids: dict[str, int] = data["special"]
@@ -116,8 +118,8 @@ class Tokenizer:
             "decoder": None,
             "model": {"type": "BPE", "vocab": plain, "merges": merges, "ignore_merges": False},
         }
-        whole = {"format": _FORMAT, "size": size, "special": special, "tokenizer": tokenizer}
-        built = cls(json.dumps(whole, ensure_ascii=False))
+        header = json.dumps({"format": _FORMAT, "size": size, "special": special})
+        built = cls(f"{header}\n{json.dumps(tokenizer, ensure_ascii=False)}")
         probe = built.clean(_PROBE)
         if built.spell(built.encode(probe)) != probe.encode("utf-8"):
             raise WeightsError("the tokenizer changes text that it encodes; use another model")

@@ -13,7 +13,10 @@ from typing import Any
 from engine.request import BadRequest, EngineError, InfillRequest, InfillResult
 
 #: Keys under `dlsp`. An unknown one is refused, so that a misspelt option is noticed.
-_EXTENSIONS = ("deadline_ms", "language", "path", "seed", "want", "mode", "explain", "syntax")
+_EXTENSIONS = (
+    "deadline_ms", "language", "path", "seed", "want", "mode", "explain", "syntax", "steps",
+    "threshold",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,8 @@ def parse_completion(body: bytes) -> Completion:
         "want": _text(extensions, "want"),
         "mode": _text(extensions, "mode"),
         "syntax": _switch(extensions, "syntax"),
+        "steps": _whole(extensions, "steps"),
+        "threshold": _number(extensions, "threshold"),
     }
     seed = _whole(extensions, "seed")
     given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
