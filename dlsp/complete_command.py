@@ -41,6 +41,8 @@ JSON_KEYS = (
 
 
 _NUMBERS = re.compile(r"[\d.]+ ?%?")
+#: Bounded, because Python refuses to read a number of thousands of digits.
+_PLACE = re.compile(r"([0-9]{1,20}):([0-9]{1,20})")
 
 
 class ServerLost(EngineError):
@@ -140,16 +142,19 @@ def read_hole(file: str, at: str) -> Hole:
 
 def parse_place(at: str) -> tuple[int, int]:
     """LINE:COL, both from 1, as zero-based numbers."""
-    line, _, column = at.partition(":")
-    if not (line.isdecimal() and column.isdecimal() and int(line) and int(column)):
+    found = _PLACE.fullmatch(at)
+    if found is None or not (int(found[1]) and int(found[2])):
         raise BadRequest(f"--at {at}: give LINE:COL, two numbers from 1, such as 12:5")
-    return int(line) - 1, int(column) - 1
+    return int(found[1]) - 1, int(found[2]) - 1
 
 
 def _milliseconds(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not 1 <= number <= 600_000:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 600000")
     return number
 
 

@@ -160,12 +160,13 @@ class EngineFinder:
             return None
 
     def _fits(self, health: Health) -> bool:
-        return (
-            health.version == __version__
-            and health.wire_version == WIRE_VERSION
-            and self._model in (None, health.model)
-            and self._weights in (None, health.weights)
-        )
+        if (health.version, health.wire_version) != (__version__, WIRE_VERSION):
+            return False
+        if self._model is None and self._weights is None:
+            return True
+        # A model named without a file means its own weights, not whatever file another user of
+        # that name gave.
+        return self._model in (None, health.model) and self._weights == health.weights
 
     async def _end(self, endpoint: Endpoint, health: Health) -> None:
         """Ask an engine to finish, and wait until it no longer announces itself."""

@@ -6,7 +6,9 @@ every engine, remote ones included. Knows nothing of LSP positions, requests or 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from dlsp.indent import drop_repeated, in_unit
 from dlsp.overlap import (
@@ -22,6 +24,8 @@ from dlsp.overlap import (
 )
 from engine.request import Want
 from engine.syntax import Verdict, check, complete_prefix
+
+_COMMENT: Final = re.compile("#|//|--")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,10 @@ def balanced(text: str, place: Place) -> tuple[str, int]:
     no way is whole, the brackets that the cursor's line leaves open are counted.
     """
     ways = _ways(text, place)
-    for way in ways:
+    # As it is, a comment could swallow closers on the right that are not due: grammars allow it.
+    line = head_of(place.prefix + text)
+    covering_first = bool(_COMMENT.search(head_of(text))) and not open_at_end(line)
+    for way in sorted(ways, key=lambda way: covering_first and way[1] == 0):
         if len(ways) > 1 and place.verdict(*way).status == "ok":
             return way
     if len(ways) > 1 and not _due(text, place):

@@ -98,18 +98,36 @@ def _add_serve(commands: _Commands) -> None:
     )
     serve.add_argument(
         "--idle-exit",
-        type=float,
+        type=_seconds,
         metavar="SECONDS",
         help="exit after so long without a client (default 900; 0: never)",
     )
     serve.add_argument(
         "--idle-unload",
-        type=float,
+        type=_seconds,
         metavar="SECONDS",
         help="drop the model after so long unused (default 600; 0: never)",
     )
-    serve.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all cores)")
+    serve.add_argument(
+        "--threads", type=_count, metavar="N", help="CPU threads (default: all cores)"
+    )
     serve.set_defaults(run=_serve)
+
+
+def _seconds(text: str) -> float:
+    """A number of seconds that a timer can count to."""
+    number = float(text)
+    if not 0 <= number <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0")
+    return number
+
+
+def _count(text: str) -> int:
+    """A whole number from 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return number
 
 
 def _add_pull(commands: _Commands) -> None:

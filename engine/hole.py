@@ -15,6 +15,10 @@ _REPEAT_MIN = 3
 _CLOSERS = (")", "]", "}")
 
 
+#: No more text than this on either side is looked at: far more than any token budget.
+SIDE_CHARACTERS = 200_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hole:
     """`word`: right part of a split word, taken into the hole; `suffix`: the text behind it.
@@ -34,7 +38,8 @@ class Hole:
     @classmethod
     def of(cls, request: InfillRequest) -> Hole:
         """Look at the text around the cursor."""
-        prefix, suffix = unix(request.prefix), unix(request.suffix)
+        prefix = unix(request.prefix[-SIDE_CHARACTERS:])
+        suffix = unix(request.suffix[:SIDE_CHARACTERS])
         word = split_word(prefix, suffix)
         suffix = suffix[len(word) :]
         return cls(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -69,14 +70,16 @@ def _cut(path: Path, at: str) -> tuple[str, str]:
         raise BadRequest(f"cannot read {path} as UTF-8 text ({error})") from error
     if "\0" in text:
         raise BadRequest(f"{path} is a binary file; give a text file")
-    line, _, column = at.partition(":")
-    if not (line.isdecimal() and column.isdecimal()):
+    found = re.fullmatch(r"([0-9]{1,20}):([0-9]{1,20})", at)
+    if found is None:
         raise BadRequest(f"--at takes LINE:COL, both from 1, not {at!r}")
-    lines = text.split("\n")
+    line, column = found.groups()
+    lines = [0, *(found.end() for found in re.finditer(r"\r\n|\r|\n", text)), len(text) + 1]
     row, col = int(line) - 1, int(column) - 1
-    if not 0 <= row < len(lines):
-        raise BadRequest(f"{path} has {len(lines)} lines; there is no line {line}")
-    if not 0 <= col <= len(lines[row].rstrip("\r")):
-        raise BadRequest(f"line {line} of {path} has {len(lines[row])} characters, not {column}")
-    offset = sum(len(x) + 1 for x in lines[:row]) + col
+    if not 0 <= row < len(lines) - 1:
+        raise BadRequest(f"{path} has {len(lines) - 1} lines; there is no line {line}")
+    width = len(text[lines[row] : lines[row + 1]].rstrip("\r\n"))
+    if not 0 <= col <= width:
+        raise BadRequest(f"line {line} of {path} has {width} characters, not {column}")
+    offset = lines[row] + col
     return text[:offset], text[offset:]

@@ -180,6 +180,16 @@ async def test_another_weights_file_is_another_engine(folder: Path) -> None:
         assert engine.join() == 0, "it was asked to finish"
 
 
+async def test_a_model_named_without_a_file_is_not_served_from_another_users_file(
+    folder: Path,
+) -> None:
+    with serving(folder, weights=folder / "a.gguf") as engine:
+        async with local(folder) as other:
+            with pytest.raises(EngineUnavailable, match="must not be started"):
+                await other.complete(REQUEST)
+        assert engine.join() == 0, "it was asked to finish"
+
+
 async def test_many_requests_at_once_are_all_answered(folder: Path) -> None:
     with serving(folder):
         async with local(folder) as backend:

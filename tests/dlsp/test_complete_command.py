@@ -49,6 +49,7 @@ def test_places(tmp_path: Path, content: bytes, at: str, line: int, column: int)
         (b"abc", "1", "LINE:COL"),
         (b"abc", "1:-1", "LINE:COL"),
         (b"abc", "a:b", "LINE:COL"),
+        pytest.param(b"abc", f"{'9' * 5000}:1", "LINE:COL", id="5000 digits"),
         (b"ok\xff\xfe", "1:1", "not UTF-8 text (byte 2)"),
         (b"\x7fELF\x00\x01", "1:1", "binary"),
     ],

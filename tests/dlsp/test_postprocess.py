@@ -214,6 +214,13 @@ def test_what_is_dropped_says_why(
     assert (finished.verdict.status == "broken") == (dropped == "breaks the syntax")
 
 
+def test_a_comment_does_not_swallow_the_closers_on_the_right() -> None:
+    finished = _finish("1, 2)) # 1", "print(f(", "))\n", "python")
+    assert (finished.text, finished.replace_after) == ("1, 2)) # 1", 2)
+    finished = _finish('"#") + ("x"', "x = (", ")\n", "python")
+    assert (finished.text, finished.replace_after) == ('"#") + ("x"', 0)
+
+
 def test_what_is_kept_is_ok_and_says_nothing() -> None:
     finished = _finish("return a + b", "def f(a, b):\n    ", "\n", "python")
     assert finished.verdict.status == "ok"

@@ -210,3 +210,15 @@ def test_commands_with_their_own_parser_get_the_rest(
     monkeypatch.setitem(sys.modules, module, Command)
     assert main([command, "--json", "file", "--help"]) == 7
     assert given == [["--json", "file", "--help"]]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--idle-exit", "nan"], ["--idle-unload", "-1"], ["--threads", "0"]]
+)
+def test_serve_refuses_numbers_that_mean_nothing(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", *arguments])
+    assert ended.value.code == 2
+    assert arguments[0] in capsys.readouterr().err

@@ -28,6 +28,7 @@ def source(tmp_path: Path) -> Path:
         ("a:b", "LINE:COL"),
         ("-1:2", "LINE:COL"),
         ("2:", "LINE:COL"),
+        pytest.param(f"{'9' * 5000}:1", "LINE:COL", id="5000 digits"),
         ("", "LINE:COL"),
     ],
 )
@@ -81,3 +82,17 @@ def test_free_mode_without_a_denoiser_says_what_to_do(source: Path, tmp_path: Pa
     folder = make_folder(tmp_path / "tiny")
     with pytest.raises(BadRequest, match="use mode verified or ar"):
         infill_command.main([str(source), "--at=2:8", f"--model={folder}", "--mode=free"])
+
+
+def test_lines_end_at_any_line_end(tmp_path: Path) -> None:
+    file = tmp_path / "mixed.py"
+    file.write_bytes(b"a\rbc\r\nd\nef")
+    for at, before in (
+        ("1:2", "a"),
+        ("2:3", "a\rbc"),
+        ("3:1", "a\rbc\r\n"),
+        ("4:3", "a\rbc\r\nd\nef"),
+    ):
+        assert infill_command._cut(file, at)[0] == before
+    with pytest.raises(BadRequest, match="has 2 characters"):
+        infill_command._cut(file, "2:4")
