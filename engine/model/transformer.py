@@ -86,8 +86,9 @@ class Transformer:
     ) -> tuple[Tensor, Tensor, Tensor]:
         c = self.config
         fused = layer.qkv(rms_norm(x, layer.attn_norm, c.norm_eps))
-        q, k, v = split_heads(fused, c)
-        return rotate(q, cos, sin), rotate(k, cos, sin), v
+        heads = fused.view(x.shape[0], -1, c.head_dim).transpose(0, 1)
+        both = rotate(heads[: c.heads + c.kv_heads], cos, sin)
+        return both[: c.heads], both[c.heads :], heads[c.heads + c.kv_heads :]
 
 
 class Embedding:
@@ -167,11 +168,15 @@ def grouped_attention(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> 
     groups, span, _ = keys.shape
     used = (heads // groups) * rows
     grouped = _padded(q.reshape(groups, used, dim) * dim**-0.5)
-    scores = (grouped @ keys.transpose(1, 2))[:, :used].view(groups, -1, rows, span) + mask
-    weights = _padded(scores.softmax(dim=-1).view(groups, used, span))
+    scores = grouped @ keys.transpose(1, 2)
+    if rows == 1:
+        scores.add_(mask)
+    else:
+        scores[:, :used].view(groups, -1, rows, span).add_(mask)
+    weights = scores.softmax(dim=-1)
     mixed = weights[:, :, :TILE] @ values[:, :TILE]
     for at in range(TILE, span, TILE):
-        mixed = mixed + weights[:, :, at : at + TILE] @ values[:, at : at + TILE]
+        mixed = mixed.baddbmm_(weights[:, :, at : at + TILE], values[:, at : at + TILE])
     mixed = mixed[:, :used].reshape(heads, rows, dim).transpose(0, 1)
     return mixed.reshape(rows, heads * dim)
 
