@@ -22,7 +22,6 @@ from engine.clock import Clock
 from engine.denoise import Loop
 from engine.drafting import Acceptance, Costs, Drafter, Experience
 from engine.hole import Hole
-from engine.memory import keep_freed_blocks
 from engine.model import denoiser_file
 from engine.model.denoiser import Denoiser
 from engine.model.transformer import Transformer
@@ -88,7 +87,6 @@ class Engine:
 
         `precision`: int8, or float32 (the reference for tests; slow).
         """
-        keep_freed_blocks()
         if threads:
             torch.set_num_threads(threads)
         files = catalog.resolve(model, weights, progress)
