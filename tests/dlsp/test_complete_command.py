@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dlsp import complete_command
+from dlsp import one_shot
 from dlsp.__main__ import main
 from dlsp.complete_command import JSON_KEYS, read_hole
 from engine.request import BadRequest
@@ -112,7 +112,7 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         answer: dict[str, Any] = told["answer"]
         return answer
 
-    monkeypatch.setattr(complete_command, "_ask_server", ask)
+    monkeypatch.setattr(one_shot, "ask_server", ask)
     return told
 
 
