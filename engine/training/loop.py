@@ -106,7 +106,7 @@ class Trainer:
             if self.elapsed - evaluated >= options.evaluate_every:
                 self._measure(held_out, average, log)
                 evaluated, last = self.elapsed, time.monotonic()
-        self._measure(held_out, average or 0.0, log)
+        self._measure(held_out, average, log)
         self.checkpoint()
 
     def _step(self, documents: Sequence[Document]) -> float:
@@ -154,13 +154,13 @@ class Trainer:
             f"  {rate:.0f} slots/s  {left:.0f} min left"
         )
 
-    def _measure(self, held_out: Sequence[Document], average: float, log: Log) -> None:
+    def _measure(self, held_out: Sequence[Document], average: float | None, log: Log) -> None:
         scores = evaluate(self.denoiser, self.embedding, held_out, self.config.rows)
         point = {
             "seconds": round(self.elapsed),
             "step": self.steps,
             "slots": self.slots,
-            "loss": round(average, 4),
+            "loss": None if average is None else round(average, 4),
             **asdict(scores),
         }
         with (self.folder / "curve.jsonl").open("a", encoding="utf-8") as curve:
