@@ -12,6 +12,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+KERNELS := setup.py $(wildcard engine/kernels/*.c engine/kernels/*.h)
+# The CPU kernels need a C compiler. Where there is none, the one in the wheel `ziglang` builds them.
+COMPILER := $(shell command -v $(or $(CC),cc) || command -v gcc || command -v clang)
+ZIG := $(CURDIR)/$(BIN)/python -m ziglang cc
 
 .PHONY: help setup model demo test fast slow lint types format clean
 .DEFAULT_GOAL := help
@@ -26,13 +30,14 @@ help:
 
 setup: $(READY)
 
-# Remade when pyproject.toml changes; nothing to do otherwise.
-$(READY): pyproject.toml
+# Remade when pyproject.toml or a kernel changes; nothing to do otherwise.
+$(READY): pyproject.toml $(KERNELS)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(MAKE) --no-print-directory venv
 	@$(BIN)/python -c 'import torch, sys; sys.exit(torch.__version__.split("+")[0] != "$(TORCH_VERSION)")' 2>/dev/null \
 		|| $(MAKE) --no-print-directory torch
 	@echo "installing dlsp and its tools"
-	@$(PIP_INSTALL) --editable '.[dev]'
+	@$(if $(COMPILER),,echo "no C compiler found: taking ziglang"; $(PIP_INSTALL) ziglang)
+	@CC='$(or $(COMPILER),$(ZIG))' $(PIP_INSTALL) --editable '.[dev]'
 	@touch $@
 
 # Debian's python3 comes without ensurepip: then the pip of the system puts one into the environment.

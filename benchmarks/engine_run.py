@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 from typing import Protocol
 
+from benchmarks.cuts import Tokens
 from benchmarks.report import INTERRUPTED, BenchmarkError, say
 from engine.catalog import default_model
 from engine.request import EngineError, InfillRequest, InfillResult
@@ -19,6 +20,9 @@ class Infiller(Protocol):
     """What a benchmark asks of `engine.engine.Engine`."""
 
     name: str
+
+    @property
+    def tokenizer(self) -> Tokens: ...
 
     def infill(self, request: InfillRequest) -> InfillResult: ...
 

@@ -52,13 +52,24 @@ def write_json_line(figures: Mapping[str, object]) -> None:
 
 
 def write_figures(figures: Mapping[str, object], *, as_json: bool) -> None:
-    """One JSON line, or the same figures one a line for a person."""
+    """One JSON line, or the same figures one a line for a person; a split is a small table."""
     if as_json:
         write_json_line(figures)
         return
     width = max((len(key) for key in figures), default=0)
     for key, value in figures.items():
-        sys.stdout.write(f"{key:<{width}}  {value}\n")
+        if isinstance(value, Mapping) and any(isinstance(one, Mapping) for one in value.values()):
+            sys.stdout.write(f"{key}\n")
+            for name, inner in value.items():
+                sys.stdout.write(f"  {name:<18}  {_one_line(inner)}\n")
+        else:
+            sys.stdout.write(f"{key:<{width}}  {_one_line(value)}\n")
+
+
+def _one_line(value: object) -> str:
+    if not isinstance(value, Mapping):
+        return str(value)
+    return "  ".join(f"{key} {_one_line(inner)}" for key, inner in value.items())
 
 
 def say(line: str) -> None:
@@ -74,7 +85,7 @@ class Progress:
         self._total, self._what = total, what
         self._stream = stream if stream is not None else sys.stderr
         self._live = self._stream.isatty()
-        self._done = 0
+        self.done = 0
         self._started = time.monotonic()
         self._last_shown = -math.inf
 
@@ -87,22 +98,22 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._live and self._done:
+        if self._live and self.done:
             self._stream.write("\n")
 
     def step(self, note: str = "") -> None:
         """One more item is finished."""
-        self._done += 1
+        self.done += 1
         now = time.monotonic()
         # A log file gets a line every ten seconds, a terminal a fresh one five times a second.
         due = now - self._last_shown >= (0.2 if self._live else 10.0)
-        if not due and self._done < self._total:
+        if not due and self.done < self._total:
             return
         self._last_shown = now
-        rate = self._done / max(now - self._started, 1e-9)
-        left = (self._total - self._done) / rate
+        rate = self.done / max(now - self._started, 1e-9)
+        left = (self._total - self.done) / rate
         line = (
-            f"{self._done}/{self._total} {self._what}  {rate:.2f}/s  {_clock(left)} left  {note}"
+            f"{self.done}/{self._total} {self._what}  {rate:.2f}/s  {_clock(left)} left  {note}"
         ).rstrip()
         self._stream.write(f"\r\x1b[K{line}" if self._live else line + "\n")
         self._stream.flush()

@@ -6,21 +6,22 @@ and never runs anything.
 
 from __future__ import annotations
 
-import gzip
 import io
-import json
 import random
 import sysconfig
 import tokenize
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from benchmarks.report import BenchmarkError
+from benchmarks.scoring import exact
+from benchmarks.sets import read_rows
 from engine.request import Want
 
 Hole = Literal["editor", "raw"]
 CursorKind = Literal["mid_line", "line_start", "mid_token"]
+T = TypeVar("T")
 CURSOR_KINDS: tuple[CursorKind, ...] = ("mid_line", "line_start", "mid_token")
 
 
@@ -41,6 +42,21 @@ class Task:
     entry_point: str
     want: Want
 
+    @property
+    def origin(self) -> str:
+        """The task of the data set that this is, or was cut from (see `cuts.recut`)."""
+        return self.task_id.partition("@")[0]
+
+    @property
+    def group(self) -> str:
+        """The function whose holes this and its like are."""
+        return self.origin.rpartition("/")[0]
+
+    @property
+    def set_name(self) -> str:
+        """The set it belongs to, as its name begins."""
+        return self.task_id.partition("/")[0]
+
     def program(self, text: str) -> str:
         """The file with the hole filled, exactly as returned."""
         return self.prefix + text + self.suffix
@@ -51,7 +67,7 @@ class Task:
 
     def matches(self, text: str) -> bool:
         """Whether the text is the original one, blanks at its end aside."""
-        return text.rstrip() == self.canonical.rstrip()
+        return exact(text, self.canonical)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +83,10 @@ class Cursor:
 def load_tasks(path: Path, hole: Hole = "editor") -> list[Task]:
     """Reads a .jsonl.gz file of HumanEval-Infilling tasks; raises BenchmarkError."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            return [_task(json.loads(line), hole) for line in file if line.strip()]
+        return [_task(row, hole) for row in read_rows(path)]
     except FileNotFoundError:
         raise BenchmarkError(f"{path} does not exist; give the data set with --data") from None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise BenchmarkError(f"{path} is not a HumanEval-Infilling file: {error}") from None
 
 
@@ -91,8 +106,8 @@ def _task(row: dict[str, str], hole: Hole) -> Task:
     )
 
 
-def choose(tasks: list[Task], *, every: int, offset: int, limit: int | None) -> list[Task]:
-    """Every n-th task from `offset` on, at most `limit`; raises BenchmarkError if none is left."""
+def choose(tasks: list[T], *, every: int, offset: int, limit: int | None) -> list[T]:
+    """Every n-th from `offset` on, at most `limit`; raises BenchmarkError if none is left."""
     if every < 1 or offset < 0 or (limit is not None and limit < 1):
         raise BenchmarkError("--every and --limit must be at least 1, --offset at least 0")
     chosen = tasks[offset::every][:limit]

@@ -1,21 +1,22 @@
 """`dlsp complete`: one completion from the command line, through the same server over stdio.
 
-Knows files, arguments and exit codes; `one_shot.py` speaks to the server. Light to import: LSP's
-types take a second, and `--help` and Ctrl-C should not wait for them.
+Knows files, arguments and exit codes; `one_shot.py` speaks to the server. Light to import, and so
+is all that it needs: a cold start waits for each module that is imported before the engine starts.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import logging
+import os
 import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dlsp.lines import split_lines
+from dlsp.settings import parse
 from engine.request import BadRequest
 
 FOUND, NOTHING, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -70,13 +71,15 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Complete, print, and return the exit code."""
-    from dlsp.one_shot import ask_server
+    from dlsp.head_start import engine_on_its_way
 
     hole = read_hole(arguments.file, arguments.at)
-    # pygls 2.1.1 logs a traceback when an answer comes after Ctrl-C; what matters is raised.
-    logging.getLogger("pygls").setLevel(logging.CRITICAL + 1)
+    options = _options(arguments)
+    layers = (("initializationOptions", options),)
+    settings = parse(environment=os.environ, layers=layers).settings
     try:
-        found = asyncio.run(ask_server(hole, _options(arguments)))
+        with engine_on_its_way(settings):
+            found = _ask(hole, options)
     except KeyboardInterrupt:
         return INTERRUPTED
     if error := found.get("error"):
@@ -93,10 +96,16 @@ def run(arguments: argparse.Namespace) -> int:
     return FOUND if found["text"] else NOTHING
 
 
+def _ask(hole: Hole, options: dict[str, Any]) -> dict[str, Any]:
+    import asyncio
+
+    from dlsp.one_shot import ask_server
+
+    return asyncio.run(ask_server(hole, options))
+
+
 def read_hole(file: str, at: str) -> Hole:
     """Read the file and check the place; raises BadRequest with a line that says what to do."""
-    from dlsp.document import split_lines
-
     path = Path(file)
     try:
         text = path.read_bytes().decode("utf-8")

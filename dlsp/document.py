@@ -17,13 +17,12 @@ from lsprotocol import types as lsp
 from pygls.uris import to_fs_path
 from pygls.workspace import Workspace
 
+from dlsp.lines import split_lines
+
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 
 logger = logging.getLogger(__name__)
 
-# str.splitlines also splits at form feeds, U+2028 and more, which editors do not: the mirror
-# would drift from the editor's text at the first edit behind one.
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UTF8_CONTINUATION = bytes(range(0x80, 0xC0))
 
@@ -163,11 +162,6 @@ class Documents(Workspace):
 
     def remove_text_document(self, doc_uri: str) -> None:
         self._open.pop(unquote(doc_uri), None)
-
-
-def split_lines(text: str) -> list[str]:
-    """Lines with their ends, split at LF, CRLF and CR only; no empty last line."""
-    return _LINE.findall(text)
 
 
 def _content_length(line: str) -> tuple[int, int]:

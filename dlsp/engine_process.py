@@ -109,7 +109,7 @@ class EngineFolder:
         socket, token_file = record.get("socket"), record.get("token_file")
         if not isinstance(socket, str):
             # A port outlives its engine: somebody else may listen there, and get token and code.
-            if not self._engine_lives():
+            if not self.engine_lives():
                 return None
             socket = None
         return Endpoint(
@@ -126,7 +126,12 @@ class EngineFolder:
             return None
         return record if isinstance(record, dict) and record.get("url") else None
 
-    def _engine_lives(self) -> bool:
+    def instance(self) -> str | None:
+        """Which engine process the file names, alive or not; None without a file."""
+        record = self._record()
+        return None if record is None else str(record.get("instance"))
+
+    def engine_lives(self) -> bool:
         """Whether an engine holds the lock that it keeps for life."""
         try:
             with self._alive_lock.acquire(timeout=0):

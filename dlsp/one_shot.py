@@ -1,120 +1,81 @@
 """The LSP client behind `dlsp complete`: starts a server, asks once, lets it go.
 
-Knows the protocol, not the command line.
+Knows LSP's messages as plain JSON, not the command line. Light to import.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import sys
-from collections import deque
 from typing import Any
 
-from lsprotocol import types as lsp
-from pygls.lsp.client import LanguageClient
-
-from dlsp import __version__
 from dlsp.complete_command import Hole
-from dlsp.protocol import plain_converter
-from engine.request import EngineError
+from dlsp.rpc_child import ChildLost, RpcChild
 
 #: How long the server may take to end once it was asked to.
 END_LIMIT_S = 5.0
+_INVOKED = 1  # InlineCompletionTriggerKind
 _NUMBERS = re.compile(r"[\d.]+ ?%?")
-
-
-class ServerLost(EngineError):
-    """The server process ended while it was needed."""
-
-    code, exit_code = "server_lost", 6
 
 
 async def ask_server(hole: Hole, options: dict[str, Any]) -> dict[str, Any]:
     """Open the file in a server of our own, ask once, and let the server go."""
-    client = LanguageClient("dlsp-complete", __version__, converter_factory=plain_converter)
-    stderr_tail: deque[str] = deque(maxlen=20)
     progress = Progress()
-    client.feature("dlsp/status")(lambda params: progress.show(params))
-    client.feature(lsp.WINDOW_LOG_MESSAGE)(_show_log)
-    # -P: a folder that happens to hold a `dlsp` must not become the server. A session of its own:
-    # Ctrl-C is ours to handle, and the server ends when its stdin does.
-    server = (sys.executable, "-P", "-m", "dlsp", "lsp")
-    await client.start_io(*server, start_new_session=True)
-    draining = asyncio.ensure_future(_drain(client, stderr_tail))
+    # -P: a folder that happens to hold a `dlsp` must not become the server.
+    server = await RpcChild.start(
+        (sys.executable, "-P", "-m", "dlsp", "lsp"),
+        {"dlsp/status": progress.show, "window/logMessage": _show_log},
+    )
     try:
-        return await _complete_once(client, hole, options)
-    except RuntimeError:
-        last = stderr_tail[-1].strip() if stderr_tail else "it said nothing"
-        raise ServerLost(f"the server process ended early: {last}") from None
+        return await _complete_once(server, hole, options)
     finally:
         progress.finish()
-        await _let_go(client)
-        draining.cancel()
+        await _let_go(server)
 
 
-async def _complete_once(
-    client: LanguageClient, hole: Hole, options: dict[str, Any]
-) -> dict[str, Any]:
-    encodings = lsp.GeneralClientCapabilities(position_encodings=[lsp.PositionEncodingKind.Utf32])
-    await client.initialize_async(
-        lsp.InitializeParams(
-            process_id=os.getpid(),
-            capabilities=lsp.ClientCapabilities(general=encodings),
-            initialization_options=options,
-        )
+async def _complete_once(server: RpcChild, hole: Hole, options: dict[str, Any]) -> dict[str, Any]:
+    await server.request(
+        "initialize",
+        {
+            "processId": os.getpid(),
+            "rootUri": None,
+            "capabilities": {"general": {"positionEncodings": ["utf-32"]}},
+            "initializationOptions": options,
+        },
     )
-    client.initialized(lsp.InitializedParams())
+    server.notify("initialized", {})
     uri = hole.path.absolute().as_uri()
-    client.text_document_did_open(
-        lsp.DidOpenTextDocumentParams(
-            text_document=lsp.TextDocumentItem(uri=uri, language_id="", version=1, text=hole.text)
-        )
+    document = {"uri": uri, "languageId": "", "version": 1, "text": hole.text}
+    server.notify("textDocument/didOpen", {"textDocument": document})
+    await server.request(
+        "textDocument/inlineCompletion",
+        {
+            "textDocument": {"uri": uri},
+            "position": {"line": hole.line, "character": hole.column},
+            "context": {"triggerKind": _INVOKED},
+        },
     )
-    document = lsp.TextDocumentIdentifier(uri=uri)
-    invoked = lsp.InlineCompletionContext(trigger_kind=lsp.InlineCompletionTriggerKind.Invoked)
-    await client.text_document_inline_completion_async(
-        lsp.InlineCompletionParams(
-            text_document=document,
-            position=lsp.Position(line=hole.line, character=hole.column),
-            context=invoked,
-        )
-    )
-    found: dict[str, Any] = await client.protocol.send_request_async(
-        "dlsp/why", {"textDocument": {"uri": uri}}
-    )
+    found: dict[str, Any] = await server.request("dlsp/why", {"textDocument": {"uri": uri}})
     return found
 
 
-async def _let_go(client: LanguageClient) -> None:
+async def _let_go(server: RpcChild) -> None:
     """End the server politely, or, when it does not listen, by force."""
-    process = client._server
-    if process is None:
-        return
     try:
-        if process.returncode is None:
-            async with asyncio.timeout(END_LIMIT_S):
-                await client.shutdown_async(None)
-                client.exit(None)
-                await process.wait()
-    except (TimeoutError, RuntimeError, OSError):
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        async with asyncio.timeout(END_LIMIT_S):
+            await server.request("shutdown", None)
+            server.notify("exit", None)
+            await server.wait()
+    except (TimeoutError, ChildLost):
+        pass
+    finally:
+        server.abandon()
 
 
-async def _drain(client: LanguageClient, tail: deque[str]) -> None:
-    """Read the server's stderr, which would block it once full, and keep the last lines."""
-    process = client._server
-    if process is None or process.stderr is None:
-        return
-    while line := await process.stderr.readline():
-        tail.append(line.decode("utf-8", "replace"))
-
-
-def _show_log(params: lsp.LogMessageParams) -> None:
-    sys.stderr.write(f"{params.message}\n")
+def _show_log(params: dict[str, Any]) -> None:
+    sys.stderr.write(f"{params.get('message')}\n")
 
 
 class Progress:

@@ -1,15 +1,17 @@
-"""pygls' protocol with three of its habits corrected; nothing about completion.
+"""pygls' protocol with four of its habits corrected; nothing about completion.
 
 Custom messages keep their parameters as plain dicts (pygls makes named tuples, which rename keys
-such as `from`), a request that cannot be read is answered, and handled notifications are let go
-of (pygls 2.1.1 keeps one future for each, forever).
+such as `from`), a request that cannot be read is answered, one that comes before `initialize` is
+refused as LSP wants it, and handled notifications are let go of (pygls 2.1.1 keeps one future for
+each, forever).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pygls.exceptions import JsonRpcException
+from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException, JsonRpcServerNotInitialized
 from pygls.protocol import (
     JsonRPCNotification,
     JsonRPCRequestMessage,
@@ -47,6 +49,16 @@ class Protocol(LanguageServerProtocol):
             if "id" in data and "method" in data:
                 self._send_response(data["id"], error=error.to_response_error())
             raise
+
+    def handle_message(self, message: Any) -> None:
+        """Act on one message; before `initialize` requests are refused, notifications dropped."""
+        method = getattr(message, "method", None)
+        early = self._workspace is None and method not in (None, lsp.INITIALIZE, lsp.EXIT)
+        if not early:
+            super().handle_message(message)
+        elif hasattr(message, "id"):
+            refusal = JsonRpcServerNotInitialized(f"{method} before initialize")
+            self._send_response(message.id, error=refusal.to_response_error())
 
     def _execute_handler(
         self,

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -159,8 +160,9 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
 def _serve(options: argparse.Namespace) -> int:
     from engine.catalog import default_model
     from engine.serve import ServeOptions, run
+    from engine.worker import THREAD_NAME
 
-    return run(
+    code = run(
         ServeOptions(
             model=options.model or default_model(),
             weights=options.weights,
@@ -173,6 +175,13 @@ def _serve(options: argparse.Namespace) -> int:
             threads=options.threads,
         )
     )
+    if any(thread.name == THREAD_NAME for thread in threading.enumerate()):
+        # A load cannot be interrupted, and Python's own way out would wait for its helpers, or
+        # pull the ground from under its native code.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _pull(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.healing import heal_left
+from engine.healing import Healed, heal_left
 from engine.hole import Hole
 from engine.prompt import PromptStyle
 from engine.tokenizer import Tokenizer
@@ -55,7 +55,8 @@ class Anchors:
         """The tokens of a request, on a kept anchor if one serves."""
         suffix = self._cut_suffix(hole.suffix)
         anchor = self._find(hole.prefix, suffix) or self._move(hole, suffix)
-        healed = heal_left(self._tokenizer, hole.prefix[len(anchor.head) :])
+        typed = hole.prefix[len(anchor.head) :]
+        healed = heal_left(self._tokenizer, typed) if hole.heal else Healed(kept=typed, spell=b"")
         after = [] if self._style.trained else self._tokenizer.encode(suffix)
         ids = [*anchor.prompt_ids, *self._tokenizer.encode(healed.kept)]
         if not ids:  # no start token, nothing before the cursor: a base must see something

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.model.config import ModelConfig
 
-#: Keys and values are read in whole tiles of this many tokens; capacities are multiples of it.
+#: Capacities are multiples of so many tokens.
 TILE = 256
 
 

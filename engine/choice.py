@@ -6,6 +6,7 @@ Holds what is allowed: healing, forbidden tokens, the end of the hole, bans of a
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -40,10 +41,14 @@ class Vocabulary:
         """`rows`: entries of the base's vocabulary (may exceed the tokenizer's)."""
         self.tokenizer, self.style = tokenizer, style
         spelled = tokenizer.token_bytes
-        spells = torch.tensor([bool(b) for b in spelled] + [False] * (rows - len(spelled)))
-        breaks = torch.tensor([_breaks(b) for b in spelled] + [False] * (rows - len(spelled)))
-        self.writable = torch.zeros(rows).masked_fill_(~spells, _BLOCKED)
-        self.speaking = self.writable.masked_fill(breaks, _BLOCKED)
+        # A table as bytes, since torch reads a list of Python values one by one.
+        blank = bytes(map(operator.not_, spelled)).ljust(rows, b"\1")
+        breaks = [i for i, word in enumerate(spelled) if b"\n" in word and not word.strip()]
+        self.writable = torch.zeros(rows)
+        self.writable[torch.frombuffer(bytearray(blank), dtype=torch.bool)] = _BLOCKED
+        self.speaking = self.writable.index_fill(
+            0, torch.tensor(breaks, dtype=torch.long), _BLOCKED
+        )
         self.ending = self.writable.clone()
         self.ending[list(style.end_ids)] = 0.0
         self._spelling: OrderedDict[tuple[bytes, bool], Tensor] = OrderedDict()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import torch
 
-from engine import catalog, store, syntax
+from engine import catalog, converted, store, syntax
 from engine.anchor import Anchors, Plan
 from engine.cache import Stream, StreamPool
 from engine.canvas import Canvas
@@ -22,6 +23,7 @@ from engine.clock import Clock
 from engine.denoise import Loop
 from engine.drafting import Acceptance, Costs, Drafter, Experience
 from engine.hole import Hole
+from engine.kernels import cpu
 from engine.model import denoiser_file
 from engine.model.denoiser import Denoiser
 from engine.model.transformer import Transformer
@@ -82,27 +84,29 @@ class Engine:
         threads: int | None = None,
         precision: str = "int8",
         progress: Progress | None = None,
+        tokenizer: Future[Tokenizer] | None = None,
     ) -> Engine:
         """Resolve (downloading if needed), convert once, open. Blocks; raises EngineError.
 
-        `precision`: int8, or float32 (the reference for tests; slow).
+        `precision`: int8, or float32 (the reference for tests; slow). `tokenizer`: the model's,
+        where `converted.read_ahead` has begun to read it.
         """
-        if threads:
-            torch.set_num_threads(threads)
+        cpu.set_threads(threads)
+        torch.set_num_threads(1)  # what is left to torch is small; two pools of threads would fight
         files = catalog.resolve(model, weights, progress)
         trained = denoiser_file.shipped(files.name)
         config = denoiser_file.load_config(trained) if trained else None
         depths = config.depths if config else ()
         if precision == "float32":
-            base, tokenizer = store.open_float(files.path, depths)
+            base, spelling = store.open_float(files.path, depths)
         else:
-            folder = store.converted_folder(files.sha256)
+            folder = converted.converted_folder(files.sha256)
             store.convert(files.path, folder, progress)
-            base, tokenizer = store.open_int8(folder, depths)
+            base, spelling = store.open_int8(folder, depths, tokenizer)
         if trained is None or config is None:
-            return cls(files.name, base, tokenizer, None)
+            return cls(files.name, base, spelling, None)
         denoiser = denoiser_file.load(trained, base)
-        return cls(files.name, base, tokenizer, denoiser, config.calibration)
+        return cls(files.name, base, spelling, denoiser, config.calibration)
 
     @torch.inference_mode()
     def infill(

@@ -24,7 +24,8 @@ class Hole:
     """`word`: right part of a split word, taken into the hole; `suffix`: the text behind it.
 
     `left`, `right`: what stands on the cursor's line before and after; `blank`: whether that is
-    nothing but white space, so that an empty answer would be no answer.
+    nothing but white space, so that an empty answer would be no answer; `heal`: whether the left
+    edge is healed (`word` is what the right one gave).
     """
 
     prefix: str
@@ -34,13 +35,14 @@ class Hole:
     right: str
     want: str
     stop: tuple[str, ...]
+    heal: bool = True
 
     @classmethod
     def of(cls, request: InfillRequest) -> Hole:
         """Look at the text around the cursor."""
         prefix = unix(request.prefix[-SIDE_CHARACTERS:])
         suffix = unix(request.suffix[:SIDE_CHARACTERS])
-        word = split_word(prefix, suffix)
+        word = split_word(prefix, suffix) if request.healing else ""
         suffix = suffix[len(word) :]
         return cls(
             prefix=prefix,
@@ -50,6 +52,7 @@ class Hole:
             right=suffix.partition("\n")[0],
             want=request.want,
             stop=tuple(unix(s) for s in request.stop if s),
+            heal=request.healing,
         )
 
     @property

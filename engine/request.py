@@ -24,7 +24,8 @@ class InfillRequest:
     when it strikes, the longest valid prefix of what is committed is returned (None: no deadline).
     `steps` and `threshold` are for mode `free`: denoising steps per canvas (the last closes it),
     and the confidence from which a slot commits early; 1.0 commits one slot per step, and with
-    `steps` at least the number of slots that is the one-per-step reference.
+    `steps` at least the number of slots that is the one-per-step reference. `healing` off leaves
+    both edges of the hole as they are; for measuring what it is worth.
     """
 
     prefix: str
@@ -41,6 +42,7 @@ class InfillRequest:
     syntax: bool = True
     steps: int = 4
     threshold: float = 0.6
+    healing: bool = True
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:

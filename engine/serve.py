@@ -30,6 +30,7 @@ from engine.api import Api, Identity, create_app
 from engine.place import Place, ServeOptions
 from engine.request import EndpointError, EngineError
 from engine.streams import Presence
+from engine.torch_import import import_for_inference
 from engine.worker import Factory, Infiller, Progress, Worker
 
 __all__ = ["ServeOptions", "run", "run_with"]
@@ -45,10 +46,20 @@ def run(options: ServeOptions) -> int:
     """Serve the real engine until told to stop or left alone; returns the exit code."""
 
     def load(progress: Progress) -> Infiller:
-        from engine.engine import Engine  # torch: seconds, so only once we already answer
+        from engine import catalog, converted
+
+        files = catalog.resolve(options.model, options.weights, progress)
+        tokenizer = converted.read_ahead(converted.converted_folder(files.sha256))
+        # torch: seconds, so only once we already answer
+        import_for_inference("engine.engine")
+        from engine.engine import Engine
 
         return Engine.load(
-            options.model, weights=options.weights, threads=options.threads, progress=progress
+            options.model,
+            weights=options.weights,
+            threads=options.threads,
+            progress=progress,
+            tokenizer=tokenizer,
         )
 
     return run_with(options, load)
@@ -132,12 +143,16 @@ class _Service:
         finally:
             idle.cancel()
             if not self._worker.stop():
-                log.warning("the engine thread did not end in time")
+                log.info("left a load, or a forward, unfinished")
 
     def finish(self) -> None:
-        """Let nobody new in; a second call does not wait for running requests either."""
+        """Let nobody new in; a second call does not wait for running requests either.
+
+        Requests that wait for the model to load are sent to the next engine at once.
+        """
         if self._server.should_exit:
             self._server.force_exit = True
+        self._worker.cancel_load()
         self._place.withdraw()
         self._presence.closing.set()
         self._server.should_exit = True

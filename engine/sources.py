@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
-
 from engine.digest import fresh_digest
 
 if TYPE_CHECKING:
+    import httpx
     from huggingface_hub import HfFileMetadata
 
 #: Bytes that the partial file has so far.
@@ -66,6 +65,8 @@ class HubFile:
 
     def append_missing(self, part: Path, size: int, report: Report) -> None:
         """Go on with `part` where it ends, by an HTTP range. Raises SourceUnavailable, OSError."""
+        import httpx  # only when something is fetched: a start from the cache does without
+
         url = self._locate(size)
         if part.exists() and part.stat().st_size > size:
             part.unlink()

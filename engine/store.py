@@ -1,7 +1,8 @@
 """Converted weights, cached and memory-mapped; and a base built from them.
 
-A checkpoint is converted once to int8 rows with a scale each (about 500 MB for 0.5B parameters) and
-opened by `mmap` afterwards. Knows where tensors lie, not what they compute.
+A checkpoint is converted once to packed 7-bit weights (about 670 MB for 0.5B parameters with an
+untied head) and opened by `mmap` afterwards: nothing is copied or laid out at start. Knows where
+tensors lie, not what they compute.
 """
 
 from __future__ import annotations
@@ -11,51 +12,46 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
-from engine.digest import cache_dir
+from engine import converted, packed_file
+from engine.kernels import cpu, reference
+from engine.kernels.packing import GROUP, Packed
 from engine.model.config import ModelConfig
-from engine.model.linear import FloatLinear, Int8Linear, Linear, quantise_rows
+from engine.model.linear import FloatLinear, Linear, PackedLinear
 from engine.model.transformer import Embedding, Head, Layer, Transformer
+from engine.packed_file import PackedFile
 from engine.request import DownloadError, WeightsError
 from engine.tokenizer import Tokenizer
 from engine.weights import Checkpoint, open_checkpoint, read
 
-_FORMAT = 3
-_WEIGHTS, _TOKENIZER, _META = "int8.safetensors", "tokenizer.json", "meta.json"
 Progress = Callable[[str, int, int], None]
 
 
-def converted_folder(sha256: str) -> Path:
-    """Where the converted form of the weights of that digest lies."""
-    return cache_dir() / "converted" / f"{sha256[:24]}-{_FORMAT}"
-
-
 def convert(source: Path, folder: Path, progress: Progress | None = None) -> None:
-    """Write the int8 form of the checkpoint at `source` into `folder`, unless it is there.
+    """Write the packed form of the checkpoint at `source` into `folder`, unless it is there.
 
     Raises WeightsError for a bad checkpoint, DownloadError when the disk is full.
     """
-    if _is_current(folder):
+    if converted.is_current(folder):
         return
     checkpoint = open_checkpoint(source)
-    tensors = _int8_tensors(checkpoint, progress)
+    tensors, matrices = _packed_tensors(checkpoint, progress)
     tokenizer = load_tokenizer(checkpoint)
-    meta = {"format": _FORMAT, "config": asdict(checkpoint.config)}
+    meta = {"format": converted.FORMAT, "config": asdict(checkpoint.config)}
     part = folder.with_name(f"{folder.name}.{os.getpid()}.part")
     try:
         part.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, part / _WEIGHTS)
-        (part / _TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
-        (part / _META).write_text(json.dumps(meta), encoding="utf-8")
-        if not _is_current(folder):  # another process may have been faster
+        packed_file.save(part / converted.WEIGHTS, tensors, matrices, meta)
+        (part / converted.TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
+        (part / converted.META).write_text(json.dumps(meta), encoding="utf-8")
+        if not converted.is_current(folder):  # another process may have been faster
             shutil.rmtree(folder, ignore_errors=True)
             part.replace(folder)
     except (OSError, SafetensorError) as error:
@@ -75,16 +71,18 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     return Tokenizer.from_hub(source) if isinstance(source, Path) else Tokenizer.from_gguf(source)
 
 
-def open_int8(folder: Path, depths: tuple[int, ...]) -> tuple[Transformer, Tokenizer]:
-    """The base over memory-mapped int8 weights. `depths`: where features are kept."""
+def open_int8(
+    folder: Path, depths: tuple[int, ...], tokenizer: Future[Tokenizer] | None = None
+) -> tuple[Transformer, Tokenizer]:
+    """The base over memory-mapped weights. `depths`: where features are kept; `tokenizer`: of this
+    folder, where somebody has begun to read it already."""
     try:
-        meta = json.loads((folder / _META).read_text(encoding="utf-8"))
+        meta = json.loads((folder / converted.META).read_text(encoding="utf-8"))
         config = ModelConfig(**meta["config"])
-        handle = safe_open(folder / _WEIGHTS, framework="pt")
-        definition = (folder / _TOKENIZER).read_text(encoding="utf-8")
+        file = PackedFile(folder / converted.WEIGHTS)
         with ThreadPoolExecutor(max_workers=1) as pool:
-            tokenizer = pool.submit(Tokenizer, definition)
-            return _int8_base(config, handle.get_tensor, depths), tokenizer.result()
+            tokenizer = tokenizer or pool.submit(converted.read_tokenizer, folder)
+            return _int8_base(config, file, depths), tokenizer.result()
     except (
         OSError,
         ValueError,
@@ -104,28 +102,21 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _int8_base(
-    config: ModelConfig, get: Callable[[str], Tensor], depths: tuple[int, ...]
-) -> Transformer:
-    has_bias = config.qkv_bias
+def _int8_base(config: ModelConfig, file: PackedFile, depths: tuple[int, ...]) -> Transformer:
+    get = file.tensor
 
-    def linear(name: str, bias: bool = False) -> Linear:
-        return Int8Linear(get(name), get(name + ".scale"), get(name + ".bias") if bias else None)
+    def linear(name: str) -> Linear:
+        biased = config.qkv_bias and name.endswith("qkv")
+        return PackedLinear(file.matrix(name), get(name + ".bias") if biased else None)
 
-    def layer(n: int) -> Layer:
-        return _layer(n, get, lambda name: linear(name, has_bias and name.endswith("qkv")))
-
-    # packing is a copy per matrix and releases the interpreter lock
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        head = pool.submit(linear, "head")
-        layers = tuple(pool.map(layer, range(config.layers)))
+    layers = tuple(_layer(n, get, linear) for n in range(config.layers))
     embedding = Embedding(get("embed"), get("embed.scale"))
-    end = Head(get("norm"), head.result(), config.norm_eps)
-    return Transformer(config, embedding, layers, end, depths)
+    end = Head(get("norm"), linear("head"), config.norm_eps, cpu)
+    return Transformer(config, embedding, layers, end, depths, cpu)
 
 
 def open_float(source: Path, depths: tuple[int, ...]) -> tuple[Transformer, Tokenizer]:
-    """The base in float32, straight from the checkpoint: the reference for int8."""
+    """The base in float32, straight from the checkpoint: the reference for the packed one."""
     checkpoint = open_checkpoint(source)
     config = checkpoint.config
     tensors = fused_reader(checkpoint)
@@ -135,8 +126,8 @@ def open_float(source: Path, depths: tuple[int, ...]) -> tuple[Transformer, Toke
         return FloatLinear(tensors(name), bias)
 
     layers = tuple(_layer(n, tensors, linear) for n in range(config.layers))
-    head = Head(tensors("norm"), linear("head"), config.norm_eps)
-    base = Transformer(config, Embedding(tensors("embed")), layers, head, depths)
+    head = Head(tensors("norm"), linear("head"), config.norm_eps, reference)
+    base = Transformer(config, Embedding(tensors("embed")), layers, head, depths, reference)
     return base, load_tokenizer(checkpoint)
 
 
@@ -181,25 +172,30 @@ def fused_reader(checkpoint: Checkpoint) -> Callable[[str], Tensor]:
     return get
 
 
-def _int8_tensors(checkpoint: Checkpoint, progress: Progress | None) -> dict[str, Tensor]:
+def _packed_tensors(
+    checkpoint: Checkpoint, progress: Progress | None
+) -> tuple[dict[str, Tensor], dict[str, Packed]]:
     config, get = checkpoint.config, fused_reader(checkpoint)
-    matrices = ["embed", "head"]
-    plain = ["norm"]
+    names, plain = ["head"], ["norm"]
     for n in range(config.layers):
-        matrices += [f"layers.{n}.{part}" for part in ("qkv", "out", "gate_up", "down")]
+        names += [f"layers.{n}.{part}" for part in ("qkv", "out", "gate_up", "down")]
         plain += [f"layers.{n}.attn_norm", f"layers.{n}.ffn_norm"]
         plain += [f"layers.{n}.qkv.bias"] if config.qkv_bias else []
     tensors = {name: get(name) for name in plain}
-    for done, name in enumerate(matrices):
-        tensors[name], tensors[name + ".scale"] = quantise_rows(get(name))
+    tensors["embed"], tensors["embed.scale"] = _quantised_rows(get("embed"))
+    matrices = {}
+    for done, name in enumerate(names):
+        matrices[name] = cpu.pack(get(name))
         if progress:
-            progress("converting", done + 1, len(matrices))
-    return tensors
+            progress("converting", done + 1, len(names))
+    return tensors, matrices
 
 
-def _is_current(folder: Path) -> bool:
-    try:
-        meta = json.loads((folder / _META).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return meta.get("format") == _FORMAT and (folder / _WEIGHTS).is_file()
+def _quantised_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """weight [V, H] -> int8 codes [V, H], scales [V, groups] float16, for looking rows up."""
+    rows, width = weight.shape
+    groups = width // GROUP if width % GROUP == 0 else 1
+    parts = weight.view(rows, groups, -1)
+    scale = (parts.abs().amax(dim=2) / 127).to(torch.float16)
+    whole = (parts / scale.float().clamp_min(1e-12)[..., None]).round_().clamp_(-127, 127)
+    return whole.to(torch.int8).view(rows, width), scale

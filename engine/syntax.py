@@ -169,7 +169,9 @@ def _viable_until(grammar: Grammar, hole: Hole, text: str, span: tuple[int, int]
         begun = Hole(prefix=hole.prefix, text=piece, suffix=hole.suffix, lenient=True)
         with suppress(BeyondGrammar):
             if not added_faults(grammar, begun, finish):
-                return end + len(text[end:]) - len(text[end:].lstrip())
+                past_space = len(text) - len(text[end:].lstrip())
+                # white space to Python's `str` may be the fault itself to a grammar
+                return past_space if past_space < span[1] else end
     return 0
 
 

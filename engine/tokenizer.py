@@ -7,7 +7,6 @@ never read out of user text, and no normaliser changes it: what is encoded is sp
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from tokenizers import Tokenizer as HfTokenizer
 
 from engine.request import WeightsError
+from engine.token_table import TokenTable
 
 _QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
@@ -39,7 +39,8 @@ _PRE_TOKENIZERS: dict[str, list[dict[str, Any]]] = {
     ],
 }
 _SPELLED, _SPECIAL = (1, 6), (3, 4)  # GGUF token types: normal, byte; control, user-defined
-_FORMAT = "dlsp-tokenizer-2"
+#: Of the second format are definitions without a token table.
+_FORMAT, _WITHOUT_TABLE = "dlsp-tokenizer-3", "dlsp-tokenizer-2"
 #: What a tokenizer must spell unchanged: spaces, line ends, accents, wide characters.
 _PROBE = "x  = 'é'\r\n\ty\t\u0301 # 中文 ½ 42 🎉\n\n "
 
@@ -48,19 +49,23 @@ class Tokenizer:
     """`encode` and `decode`, and the token table that healing searches."""
 
     def __init__(self, definition: str) -> None:
-        """`definition` is what `to_json` wrote: a line of our own, then the library's JSON, which
-        is megabytes and so is parsed once, by the library."""
-        header, _, tokenizer = definition.partition("\n")
+        """`definition` is what `to_json` wrote: a line of our own, a line that holds the token
+        table, then the library's JSON, which is megabytes and so is parsed once, by the library.
+        A table that is missing or damaged is made again."""
+        header, _, rest = definition.partition("\n")
         data = json.loads(header)
-        if not isinstance(data, dict) or data.get("format") != _FORMAT:
+        kind = data.get("format") if isinstance(data, dict) else None
+        if kind not in (_FORMAT, _WITHOUT_TABLE):
             raise WeightsError("the cached tokenizer is of another version; delete it and reload")
-        self._definition = definition
+        table, _, self._library_json = rest.partition("\n") if kind == _FORMAT else ("", "", rest)
         try:
-            self._hf = HfTokenizer.from_str(tokenizer)
+            self._hf = HfTokenizer.from_str(self._library_json)
         except Exception as error:  # the library raises nothing narrower
             raise WeightsError(f"the tokenizer is not usable ({error})") from error
         self.special_ids: dict[str, int] = data["special"]
         self.size: int = data["size"]
+        self._table = TokenTable.from_text(table, self.size) or self._fresh_table()
+        self.token_bytes = self._table.spelled
 
     @classmethod
     def from_gguf(cls, meta: Mapping[str, Any]) -> Tokenizer:
@@ -75,9 +80,8 @@ class Tokenizer:
             raise WeightsError("the tokenizer in the GGUF file is incomplete; pull the model again")
         plain = {t: i for i, t in enumerate(tokens) if types[i] in _SPELLED}
         special = {t: i for i, t in enumerate(tokens) if types[i] in _SPECIAL}
-        merges = [tuple(m.split(" ", 1)) for m in merge_lines]
         pre_tokenizer = {"type": "Sequence", "pretokenizers": _PRE_TOKENIZERS[str(pre)]}
-        return cls._build(plain, merges, special, pre_tokenizer)
+        return cls._build(plain, merge_lines, special, pre_tokenizer)
 
     @classmethod
     def from_hub(cls, path: Path) -> Tokenizer:
@@ -86,20 +90,20 @@ class Tokenizer:
             data = json.loads(path.read_text(encoding="utf-8"))
             model, pre_tokenizer = data["model"], data["pre_tokenizer"]
             kind = model["type"]
+            merges = [m if isinstance(m, str) else " ".join(m) for m in model.get("merges", ())]
         except (ValueError, KeyError, TypeError) as error:
             raise WeightsError(f"{path} is not a tokenizer definition ({error!r})") from error
         if kind != "BPE" or not pre_tokenizer:
             raise WeightsError(f"{path} holds a {kind} tokenizer; a byte-level BPE is needed")
         special = {t["content"]: t["id"] for t in data.get("added_tokens", [])}
         plain = {t: i for t, i in model["vocab"].items() if t not in special}
-        merges = [tuple(m.split(" ", 1)) if isinstance(m, str) else m for m in model["merges"]]
         return cls._build(plain, merges, special, pre_tokenizer)
 
     @classmethod
     def _build(
         cls,
         plain: dict[str, int],
-        merges: list[Any],
+        merges: list[str],
         special: dict[str, int],
         pre_tokenizer: dict[str, Any],
     ) -> Tokenizer:
@@ -118,7 +122,7 @@ class Tokenizer:
             "decoder": None,
             "model": {"type": "BPE", "vocab": plain, "merges": merges, "ignore_merges": False},
         }
-        header = json.dumps({"format": _FORMAT, "size": size, "special": special})
+        header = json.dumps({"format": _WITHOUT_TABLE, "size": size, "special": special})
         built = cls(f"{header}\n{json.dumps(tokenizer, ensure_ascii=False)}")
         probe = built.clean(_PROBE)
         if built.spell(built.encode(probe)) != probe.encode("utf-8"):
@@ -126,8 +130,9 @@ class Tokenizer:
         return built
 
     def to_json(self) -> str:
-        """The definition `Tokenizer` takes."""
-        return self._definition
+        """The definition `Tokenizer` takes, the token table included."""
+        data = {"format": _FORMAT, "size": self.size, "special": self.special_ids}
+        return f"{json.dumps(data)}\n{self._table.to_text()}\n{self._library_json}"
 
     def clean(self, text: str) -> str:
         """`text` with `?` for each character that no tokens spell: lone surrogates, and in some
@@ -164,37 +169,21 @@ class Tokenizer:
         pre = self._hf.pre_tokenizer
         return sorted({span[0] for _, span in pre.pre_tokenize_str(self.clean(text))})
 
-    @cached_property
-    def token_bytes(self) -> list[bytes]:
-        """id -> the bytes it spells (empty for special and unused ids)."""
-        table = [b""] * self.size
+    def _fresh_table(self) -> TokenTable:
+        spelled = [b""] * self.size
         alphabet = _byte_alphabet()
         for token, index in self._hf.get_vocab(with_added_tokens=False).items():
-            table[index] = bytes(alphabet[c] for c in token)
-        return table
+            spelled[index] = bytes(alphabet[c] for c in token)
+        return TokenTable.of(spelled)
 
     @cached_property
     def _known_bytes(self) -> bytes:
         """The bytes that a token of one byte spells."""
         return b"".join(spelled for spelled in self.token_bytes if len(spelled) == 1)
 
-    @cached_property
-    def _sorted(self) -> tuple[list[bytes], list[int]]:
-        pairs = sorted((spelled, i) for i, spelled in enumerate(self.token_bytes) if spelled)
-        return [p[0] for p in pairs], [p[1] for p in pairs]
-
     def spelling(self, wanted: bytes) -> list[int]:
         """Ids of the tokens that begin with `wanted` or are a proper prefix of it (not empty)."""
-        words, ids = self._sorted
-        low = bisect_left(words, wanted)
-        high = bisect_left(words, wanted + b"\xff" * 8) if wanted else len(words)
-        found = ids[low:high]
-        for end in range(1, len(wanted)):
-            at = bisect_left(words, wanted[:end])
-            while at < len(words) and words[at] == wanted[:end]:
-                found.append(ids[at])
-                at += 1
-        return found
+        return self._table.spelling(wanted)
 
     def special(self, name: str) -> int | None:
         """The id of a special token, or None if this tokenizer lacks it."""

@@ -141,6 +141,15 @@ def _gguf_reader(path: Path) -> Any:
     import gguf
 
     class Reader(gguf.GGUFReader):
+        @property
+        def data(self) -> Any:
+            return self._plain
+
+        @data.setter
+        def data(self, mapped: Any) -> None:
+            # half a million small slices: those of a plain view cost a quarter of np.memmap's
+            self._plain = np.asarray(mapped)
+
         def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
             # past the end the library reads nothing, as often as a damaged length says
             is_array = raw_type == gguf.GGUFValueType.ARRAY

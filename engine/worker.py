@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 Progress = Callable[[str, int, int], None]
 Status = Literal["starting", "loading", "ready", "error"]
 
+THREAD_NAME = "engine"
 _FIRST_RETRY_S, _LAST_RETRY_S = 1.0, 60.0
+_LOADER_S = 0.3  # how long the end of a load is waited for
 
 
 class Infiller(Protocol):
@@ -100,7 +102,7 @@ class Worker:
         self._load_error: EngineError | None = None
         self._failed_loads = 0
         self._retry_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
     @property
     def state(self) -> WorkerState:
@@ -120,7 +122,22 @@ class Worker:
         return job
 
     def stop(self, timeout_s: float = 10.0) -> bool:
-        """Cancel everything and end the thread; False when it did not end in time."""
+        """Cancel everything and end the thread; False when it did not end in time.
+
+        A load ends at its next progress call. Between two of them nothing can interrupt it, so it
+        is not waited for: what it makes is worth nothing any more.
+        """
+        self.cancel()
+        self._thread.join(min(timeout_s, _LOADER_S) if self._loading else timeout_s)
+        return not self._thread.is_alive()
+
+    def cancel_load(self) -> None:
+        """If the model is not loaded yet, end that, and send away who waits for it."""
+        if self._loading:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Take no more work, and cancel what there is."""
         with self._changed:
             self._stopping = True
             waiting = [*self._jobs, *([self._current] if self._current else [])]
@@ -128,8 +145,10 @@ class Worker:
             self._changed.notify_all()
         for job in waiting:
             job.cancel()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+
+    @property
+    def _loading(self) -> bool:
+        return self._state.status in ("starting", "loading")
 
     def _run(self) -> None:
         try:

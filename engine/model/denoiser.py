@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.kernels.reference import rotate
 from engine.model.config import ModelConfig
 from engine.model.linear import Linear
-from engine.model.transformer import Head, Layer, Rope, rms_norm, rotate, split_heads, swiglu
+from engine.model.transformer import Head, Layer, Rope
 
 #: Row token that stands for "masked".
 MASKED = -1
@@ -86,9 +87,11 @@ class Denoiser:
             after=self.rope.at((torch.arange(rows) - rows).repeat(sites)),
             unseen=torch.arange(context.keys.shape[2]) >= context.lengths[:, None],
         )
+        do = self.head.kernels
         for depth, layer in enumerate(self.layers):
             x = x + layer.out(self._attend(layer, x, depth, context, view))
-            x = x + swiglu(layer, rms_norm(x, layer.ffn_norm, self.config.norm_eps))
+            gate_up = layer.gate_up(do.rms_norm(x, layer.ffn_norm, self.config.norm_eps))
+            x = x + layer.down(do.swiglu(gate_up))
         return x
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -107,7 +110,8 @@ class Denoiser:
     def _attend(self, layer: Layer, x: Tensor, depth: int, context: Context, view: _View) -> Tensor:
         """Canvas queries over prefix keys, suffix keys and the canvas itself -> [n, heads * D]."""
         c, rows = self.config, view.rows
-        q, k, v = split_heads(layer.qkv(rms_norm(x, layer.attn_norm, c.norm_eps)), c)
+        normed = self.head.kernels.rms_norm(x, layer.attn_norm, c.norm_eps)
+        q, k, v = split_heads(layer.qkv(normed), c)
         near = rotate(q, *view.before)
         seen = [scores(near, context.keys[depth], rows, view.unseen)]
         values = [context.values[depth]]
@@ -138,6 +142,13 @@ class _View:
 def unit(x: Tensor) -> Tensor:
     """x [..., H] scaled to unit root mean square."""
     return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + 1e-8)
+
+
+def split_heads(fused: Tensor, c: ModelConfig) -> tuple[Tensor, Tensor, Tensor]:
+    """fused [n, (heads + 2 kv_heads) D] -> q [heads, n, D], k and v [kv_heads, n, D]."""
+    heads = fused.view(fused.shape[0], -1, c.head_dim).transpose(0, 1)
+    own, both = c.heads, c.heads + c.kv_heads
+    return heads[:own], heads[own:both], heads[both:]
 
 
 def scores(q: Tensor, keys: Tensor, rows: int, hidden: Tensor | None) -> Tensor:

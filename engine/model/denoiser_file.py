@@ -1,7 +1,7 @@
 """Denoiser parameters: made from copies of the base's top layers, saved small, loaded fast.
 
-On disk: safetensors, matrices int8 with a scale per row, the rest float32. The head is the base's
-own rows at the shortlist and is not stored.
+On disk: packed matrices, the rest float32 (engine/packed_file.py). The head is the base's own rows
+at the shortlist and is not stored.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from engine import packed_file
+from engine.kernels import cpu, reference
 from engine.model.config import ModelConfig
 from engine.model.denoiser import Denoiser, Inputs
-from engine.model.linear import FloatLinear, Int8Linear, Linear, quantise_rows
+from engine.model.linear import FloatLinear, Linear, PackedLinear
 from engine.model.transformer import Head, Layer, Transformer
+from engine.packed_file import PackedFile
 from engine.request import WeightsError
 
 MakeLinear = Callable[[str], Linear]
@@ -90,12 +92,13 @@ def build(
     head: Linear,
     linear: MakeLinear | None = None,
 ) -> Denoiser:
-    """The network over `parameters` (float32 unless `linear` makes other layers of their names)."""
+    """The network over `parameters`: float32 and fit for training, unless `linear` makes packed
+    layers of their names."""
 
     def float_linear(name: str) -> Linear:
         return FloatLinear(parameters[name], parameters.get(name + ".bias"))
 
-    make = linear or float_linear
+    make, kernels = linear or float_linear, cpu if linear else reference
     layers = tuple(
         Layer(
             attn_norm=parameters[f"layers.{n}.attn_norm"],
@@ -114,22 +117,24 @@ def build(
         mask=parameters["mask"],
         slots=parameters["slots"],
     )
-    return Denoiser(base, inputs, layers, Head(parameters["norm"], head, base.norm_eps), shortlist)
+    end = Head(parameters["norm"], head, base.norm_eps, kernels)
+    return Denoiser(base, inputs, layers, end, shortlist)
 
 
 def save(
     path: Path, config: DenoiserConfig, parameters: Mapping[str, Tensor], shortlist: Tensor
 ) -> None:
-    """Write the int8 form, atomically."""
+    """Write the packed form, atomically."""
     tensors: Parameters = {"shortlist": shortlist.to(torch.int32)}
+    matrices = {}
     for name, value in parameters.items():
         value = value.detach()
         if value.dim() == 2 and name != "slots":
-            tensors[name], tensors[name + ".scale"] = quantise_rows(value)
+            matrices[name] = cpu.pack(value)
         else:
             tensors[name] = value.clone()
     part = path.with_suffix(".part")
-    save_file(tensors, part, metadata={"config": json.dumps(asdict(config))})
+    packed_file.save(part, tensors, matrices, asdict(config))
     part.replace(path)
 
 
@@ -145,9 +150,10 @@ def read_metadata(path: Path, key: str) -> dict[str, Any]:
 
 def load_config(path: Path) -> DenoiserConfig:
     """The config of a saved denoiser."""
-    raw = read_metadata(path, "config")
+    raw = read_metadata(path, packed_file.HEADER)
     try:
-        return DenoiserConfig(**raw | {"calibration": tuple(raw["calibration"])})
+        about = raw["about"]
+        return DenoiserConfig(**about | {"calibration": tuple(about["calibration"])})
     except (KeyError, TypeError) as error:
         raise WeightsError(f"{path} is not a denoiser that this version reads ({error})") from error
 
@@ -159,19 +165,23 @@ def shipped(model: str) -> Path | None:
 
 
 def load(path: Path, base: Transformer) -> Denoiser:
-    """The int8 network over `base`, whose head rows it shares. Raises WeightsError."""
+    """The packed network over `base`, whose head rows it shares. Raises WeightsError."""
     config = load_config(path)
     if (config.base_layers, config.hidden) != (base.config.layers, base.config.hidden):
         raise WeightsError(f"{path.name} was trained for another base ({config.base})")
-    with safe_open(path, framework="pt") as handle:
-        tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
-
-    def linear(name: str) -> Linear:
-        return Int8Linear(tensors[name], tensors[name + ".scale"], tensors.get(name + ".bias"))
-
     try:
-        shortlist = tensors["shortlist"].long()
+        file = PackedFile(path)
+        plain = {
+            name: file.tensor(name)
+            for name in file.names()
+            if not file.is_packed(name.removesuffix(".scale"))
+        }
+
+        def linear(name: str) -> Linear:
+            return PackedLinear(file.matrix(name), plain.get(name + ".bias"))
+
+        shortlist = plain["shortlist"].long()
         head = base.head.project.rows(shortlist)
-        return build(config, base.config, tensors, shortlist, head, linear)
-    except (KeyError, IndexError) as error:
+        return build(config, base.config, plain, shortlist, head, linear)
+    except (KeyError, IndexError, ValueError) as error:
         raise WeightsError(f"{path} does not fit its base or lacks a tensor ({error})") from error

@@ -1,19 +1,18 @@
-"""Linear layers whose rows do not depend on their neighbours.
+"""Linear layers: float32 ones and packed ones. Knows nothing of models.
 
-A result that is bit-equal for a row alone and among others is what lets `verified` mode promise the
-base's own output. Knows nothing of models.
+A packed layer's row has the same bits alone and among others; that is what lets `verified` mode
+promise the base's own output.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import Protocol
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_TINY = 1e-12
+from engine.kernels import cpu
+from engine.kernels.packing import Packed
 
 
 class Linear(Protocol):
@@ -27,7 +26,7 @@ class Linear(Protocol):
 
 
 class FloatLinear:
-    """float32 weights; the reference for the quantised path. Rows may differ in the last bits."""
+    """float32 weights; the reference for the packed path. Rows may differ in the last bits."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.weight, self.bias = weight, bias
@@ -40,43 +39,16 @@ class FloatLinear:
         return FloatLinear(self.weight[ids], None if self.bias is None else self.bias[ids])
 
 
-class Int8Linear:
-    """int8 weights per output row, activations quantised to 7 bits per input row.
+class PackedLinear:
+    """7-bit weights and 8-bit activations, in groups of 32 inputs; inference only."""
 
-    torch's dynamic kernel takes one activation scale per batch. Rows divided by their own maximum,
-    and one sentinel row that spans [-1, 1], fix that scale: every row then has its own, and its
-    result is bit-equal whatever the batch. 7 bits because the AVX2 kernel saturates at 8.
-    """
-
-    def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None = None) -> None:
-        """weight [N, K] int8, scale [N] float32, bias [N] float32 or None. Copies weight."""
-        if torch.backends.quantized.engine not in ("fbgemm", "x86"):
-            torch.backends.quantized.engine = "fbgemm"
-        zero = torch.zeros(weight.shape[0], dtype=torch.long)
-        with warnings.catch_warnings():  # torch 2.13 warns once that these constructors will go
-            warnings.filterwarnings("ignore", message="torch.quantize_per_tensor")
-            quantised = torch._make_per_channel_quantized_tensor(weight, scale.double(), zero, 0)
-        self._packed = torch.ops.quantized.linear_prepack(quantised, None)
-        self._weight, self._scale, self._bias = weight, scale, bias
-        self._sentinel = torch.zeros(1, weight.shape[1])
-        self._sentinel[0, :2] = torch.tensor((1.0, -1.0))
-        self._multiply = torch.ops.quantized.linear_dynamic.default
+    def __init__(self, weight: Packed, bias: Tensor | None = None) -> None:
+        """bias [N] float32. Nothing is copied: memory-mapped weights stay so."""
+        self.weight, self.bias = weight, bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        rows = x.shape[0]
-        largest = x.abs().amax(dim=1, keepdim=True).clamp_min_(_TINY)
-        unit = torch.cat((x / largest, self._sentinel))
-        out: Tensor = self._multiply(unit, self._packed, True)
-        out = out[:rows].mul_(largest)
-        return out if self._bias is None else out.add_(self._bias)
+        return cpu.linear(x, self.weight, self.bias)
 
-    def rows(self, ids: Tensor) -> Int8Linear:
+    def rows(self, ids: Tensor) -> PackedLinear:
         """The same layer over some of its output rows."""
-        bias = None if self._bias is None else self._bias[ids]
-        return Int8Linear(self._weight[ids], self._scale[ids], bias)
-
-
-def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """weight [N, K] float -> (int8 [N, K], scale [N] float32), symmetric per row."""
-    scale = weight.abs().amax(dim=1).clamp_min(_TINY) / 127.0
-    return (weight / scale[:, None]).round_().clamp_(-127, 127).to(torch.int8), scale
+        return PackedLinear(self.weight.rows(ids), None if self.bias is None else self.bias[ids])

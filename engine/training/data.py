@@ -1,13 +1,11 @@
-"""Source files to train on: permissively licensed Python of this machine, split by project.
+"""Source files to train on straight from folders and installed packages, split by project.
 
-Knows licences and files, not tokens. The corpus is never stored; a manifest of it can be.
+Knows licences and files, not tokens. For more than a quick try, `dlsp-engine corpus` does it with
+every filter and packs the result (engine/training/corpus).
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator
@@ -15,10 +13,14 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-_PERMISSIVE = re.compile(
-    r"\b(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|Zlib|Unlicense)", re.I
-)
-_COPYLEFT = re.compile(r"\b[AL]?GPL|General Public|Mozilla|\b(MPL|EPL|CDDL|EUPL)|Proprietary", re.I)
+from engine.request import BadRequest
+from engine.training.corpus.benchmarks import Benchmarks
+from engine.training.corpus.filters import reason_by_name, reason_by_text
+from engine.training.corpus.languages import SUFFIXES, language_of, refined
+from engine.training.corpus.licences import licence_of
+from engine.training.corpus.words import Words
+from engine.training.split import is_held_out
+
 _SKIP = re.compile(r"(^|/)(_?vendor(ed)?|third_party|node_modules|generated)(/|$)|_pb2\.py$")
 _MAX_BYTES, _MIN_BYTES = 120_000, 400
 
@@ -35,7 +37,15 @@ class Project:
     @property
     def held_out(self) -> bool:
         """Whether this project is for validation (one in twelve, by a hash of its name)."""
-        return int(hashlib.sha256(self.name.encode()).hexdigest(), 16) % 12 == 0
+        return is_held_out(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceText:
+    """One file's text."""
+
+    language: str
+    text: str
 
 
 def installed_projects(paths: Iterable[Path] = ()) -> list[Project]:
@@ -46,7 +56,7 @@ def installed_projects(paths: Iterable[Path] = ()) -> list[Project]:
             name="python-standard-library",
             version=sysconfig.get_python_version(),
             licence="PSF-2.0",
-            files=tuple(_python_files(Path(sysconfig.get_path("stdlib")), skip="site-packages")),
+            files=tuple(_python_files(Path(sysconfig.get_path("stdlib")))),
         )
     ]
     where = [str(p) for p in paths] or [sysconfig.get_path("purelib")]
@@ -66,49 +76,44 @@ def installed_projects(paths: Iterable[Path] = ()) -> list[Project]:
 
 
 def folder_project(path: Path) -> Project:
-    """A directory of the user's own, taken as one project whatever its licence."""
-    return Project(name=path.name, version="", licence="own", files=tuple(_python_files(path)))
-
-
-def licence_of(package: metadata.Distribution) -> str | None:
-    """The package's licence if its metadata says that it is permissive, else None."""
-    about = package.metadata
-    classifiers = [c for c in about.get_all("Classifier") or () if c.startswith("License ::")]
-    claimed = (
-        _first(about, "License-Expression") or " ".join(classifiers) or _first(about, "License")
+    """A directory of the user's own, in any language, as one project whatever its licence."""
+    if not path.is_dir():
+        raise BadRequest(f"{path} is not a folder; give folders of source files with --data")
+    files = tuple(
+        file
+        for file in sorted(path.rglob("*"))
+        if file.suffix.lower() in SUFFIXES
+        and _usable(file)
+        and reason_by_name(file.relative_to(path).as_posix()) is None
     )
-    claimed = claimed[:200].replace("\n", " ")
-    if _COPYLEFT.search(claimed) or not _PERMISSIVE.search(claimed):
-        return None
-    return claimed
+    return Project(name=path.resolve().name, version="", licence="own", files=files)
 
 
-def _first(about: metadata.PackageMetadata, key: str) -> str:
-    return next(iter(about.get_all(key) or ()), "")
-
-
-def read_texts(projects: Iterable[Project], banned: frozenset[str]) -> Iterator[str]:
-    """The text of each file that is UTF-8 and defines none of the banned function names."""
+def read_texts(
+    projects: Iterable[Project], exclude: Iterable[Path] = ()
+) -> Iterator[tuple[Project, SourceText]]:
+    """Each file that is UTF-8 and source, without those that hold tasks of the benchmarks in
+    `exclude` (JSON lines, gzipped or not)."""
+    words = Words()
+    banned = Benchmarks(exclude, words)
     for project in projects:
         for path in project.files:
             try:
                 text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
             except (OSError, UnicodeDecodeError):
                 continue
-            if banned and banned & set(re.findall(r"def (\w+)\(", text)):
+            language = refined(language_of(path.name) or "python", text)
+            if project.licence == "own" and reason_by_text(text):
                 continue
-            yield text
+            if banned.defines(language, text):
+                continue
+            if not (banned.present and banned.overlaps(words(text))):
+                yield project, SourceText(language=language, text=text)
 
 
-def benchmark_functions(path: Path) -> frozenset[str]:
-    """Function names of a benchmark's tasks (JSON lines, gzipped, with `entry_point`)."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return frozenset(json.loads(line)["entry_point"] for line in lines)
-
-
-def _python_files(root: Path, skip: str | None = None) -> Iterator[Path]:
+def _python_files(root: Path) -> Iterator[Path]:
     for path in sorted(root.rglob("*.py")):
-        if _usable(path) and not (skip and skip in path.parts):
+        if _usable(path) and "site-packages" not in path.parts:
             yield path
 
 

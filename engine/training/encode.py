@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engine.cache import Stream
 from engine.model.linear import Linear
-from engine.model.transformer import Transformer, rms_norm
+from engine.model.transformer import Transformer
 from engine.prompt import PromptStyle
 from engine.tokenizer import Tokenizer
 
@@ -55,6 +55,12 @@ class Document:
     def load(cls, path: Path) -> Document:
         """Read what `save` wrote."""
         return cls(**load_file(path))
+
+    def to(self, place: torch.device) -> Document:
+        """This document with its tensors on a device (itself, if they are there)."""
+        if self.ids.device.type == place.type:
+            return self
+        return Document(**{name: getattr(self, name).to(place) for name in self.__slots__})
 
 
 def arrange(
@@ -97,7 +103,8 @@ class Encoder:
         """Encode one document (blocking; about the base's prefill speed)."""
         stream, hidden = self._run(ids)
         suffix, _ = self._run(after)
-        normed = rms_norm(hidden, self.base.head.norm, self.base.head.eps)
+        end = self.base.head
+        normed = end.kernels.rms_norm(hidden, end.norm, end.eps)
         probability = self.head(normed).softmax(dim=-1)
         top_p, top_ids = probability.topk(TOP, dim=-1)
         n, m, top = len(ids), len(after), slice(-self.layers, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -32,12 +32,12 @@ class Scores:
 def evaluate(
     denoiser: Denoiser,
     embedding: Embedding,
-    documents: Sequence[Document],
+    documents: Iterable[Document],
     rows: int,
     sites: int = 64,
 ) -> Scores:
     """Score one-step drafts against the base's own choices (greedy, verified as in use)."""
-    generator = torch.Generator().manual_seed(7)
+    generator = torch.Generator(device="cpu").manual_seed(7)
     slots = rows - 1
     reached, accepted = torch.zeros(slots), torch.zeros(slots)
     comparable, right = torch.zeros(slots), torch.zeros(slots)

@@ -1,7 +1,8 @@
 """The training loop: encode, denoise, step; resumable at any kill.
 
 Each step takes one fresh document and replays some that were encoded before, so that the cost of
-the frozen base is shared. Only the small network gets gradients.
+the frozen base is shared. Only the small network gets gradients. What a step draws depends on the
+seed and its number alone, so that a training that was stopped goes on as if it had not been.
 """
 
 from __future__ import annotations
@@ -23,25 +24,32 @@ from engine.model.denoiser import Denoiser
 from engine.model.denoiser_file import DenoiserConfig, Parameters
 from engine.model.transformer import Embedding
 from engine.request import BadRequest
+from engine.training.device import Device
 from engine.training.encode import Document
-from engine.training.evaluate import evaluate
+from engine.training.evaluate import Scores, evaluate
+from engine.training.interrupts import Stop, Stopped, never
 from engine.training.objective import draw, loss, predictions
 
 Log = Callable[[str], None]
+#: The number of a step -> a fresh document for it.
+Fresh = Callable[[int], Document]
+
+_SEED_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
-    """`seconds` of training time are the length of the schedule, kept across resumes."""
+    """The schedule is `max_steps` long or, if that is 0, `seconds` of training time; both count
+    across resumes."""
 
     seconds: float
+    max_steps: int = 0
     sites: int = 112
     replays: int = 2
     reveal: float = 0.15
     off_path: float = 0.3
     learning_rate: float = 4e-4
     input_learning_rate: float = 1.2e-3
-    warmup: float = 0.03
     evaluate_every: float = 600.0
     save_every: float = 300.0
     keep_documents: int = 2500
@@ -55,6 +63,7 @@ class Student:
     config: DenoiserConfig
     parameters: Parameters
     network: Callable[[Parameters], Denoiser]
+    device: Device
 
 
 class Trainer:
@@ -68,6 +77,7 @@ class Trainer:
         folder: Path,
     ) -> None:
         self.options, self.config, self.folder = options, student.config, folder
+        self.device = student.device
         self.parameters = {n: p.clone().requires_grad_() for n, p in student.parameters.items()}
         self.denoiser, self.embedding = student.network(self.parameters), embedding
         fresh = [p for n, p in self.parameters.items() if "." not in n]
@@ -82,32 +92,44 @@ class Trainer:
             weight_decay=0.01,
         )
         self.elapsed, self.steps, self.slots = 0.0, 0, 0
-        self.generator = torch.Generator().manual_seed(options.seed)
+        self.generator = torch.Generator(device="cpu")
         self._resume()
 
-    def run(self, fresh: Iterator[Document], held_out: Sequence[Document], log: Log) -> None:
-        """Train until the schedule ends; checkpoints and curve points on the way."""
-        options, last = self.options, time.monotonic()
-        picker = random.Random(options.seed + self.steps)
+    def run(self, fresh: Fresh, held_out: Sequence[Document], log: Log, stop: Stop) -> None:
+        """Train until the schedule ends; checkpoints and curve points on the way. When `stop` says
+        so, saves a checkpoint and raises Stopped."""
+        options = self.options
         saved = evaluated = self.elapsed
         average = None
-        while self.elapsed < options.seconds:
-            document = next(fresh)
-            self._keep(document)
-            value = self._step([document, *self._replay(picker)])
-            average = value if average is None else 0.95 * average + 0.05 * value
-            now = time.monotonic()
-            self.elapsed, last = self.elapsed + now - last, now
-            if self.steps % 20 == 0:
-                log(self._progress(average))
-            if self.elapsed - saved >= options.save_every:
-                self.checkpoint()
-                saved = self.elapsed
-            if self.elapsed - evaluated >= options.evaluate_every:
-                self._measure(held_out, average, log)
-                evaluated, last = self.elapsed, time.monotonic()
-        self._measure(held_out, average, log)
+        try:
+            while self._done() < 1.0:
+                if stop():
+                    raise Stopped
+                value = self._timed_step(fresh)
+                average = value if average is None else 0.95 * average + 0.05 * value
+                if self.steps % 20 == 0:
+                    log(self._progress(average))
+                if self.elapsed - saved >= options.save_every:
+                    self.checkpoint()
+                    saved = self.elapsed
+                if self.elapsed - evaluated >= options.evaluate_every:
+                    self._measure(held_out, average, log, stop)
+                    evaluated = self.elapsed
+        except Stopped:
+            self.checkpoint()
+            raise
         self.checkpoint()
+        self._measure(held_out, average, log, stop)
+
+    def _timed_step(self, fresh: Fresh) -> float:
+        """One step with all that belongs to it; its loss. Counts its time."""
+        started, number = time.monotonic(), self.options.seed * _SEED_STRIDE + self.steps
+        self.generator.manual_seed(number)
+        document = fresh(self.steps)
+        self._keep(document)
+        value = self._step([document, *self._replay(random.Random(number))])
+        self.elapsed += time.monotonic() - started
+        return value
 
     def _step(self, documents: Sequence[Document]) -> float:
         options, total = self.options, 0.0
@@ -119,8 +141,10 @@ class Trainer:
             batch = draw(document, self.config.rows, options.sites, options.reveal, self.generator)
             if batch is None or not bool(batch.masked.any()):
                 continue
-            logits, flat = predictions(self.denoiser, self.embedding, batch)
-            value = loss(logits, flat, batch, document, options.off_path) / len(documents)
+            with self.device.fast():
+                logits, flat = predictions(self.denoiser, self.embedding, batch)
+            value = loss(logits.float(), flat, batch, document, options.off_path)
+            value = value / len(documents)
             value.backward()
             total += value.item()
             self.slots += len(flat)
@@ -129,10 +153,15 @@ class Trainer:
         self.steps += 1
         return total
 
+    def _done(self) -> float:
+        """The share of the schedule that lies behind, 1 at its end."""
+        if self.options.max_steps:
+            return min(self.steps / self.options.max_steps, 1.0)
+        return min(self.elapsed / self.options.seconds, 1.0)
+
     def _rate(self) -> float:
-        done = min(self.elapsed / self.options.seconds, 1.0)
         warm = min(1.0, (self.steps + 1) / 30)
-        return warm * max(0.02, 0.5 * (1 + math.cos(math.pi * done)))
+        return warm * max(0.02, 0.5 * (1 + math.cos(math.pi * self._done())))
 
     def _keep(self, document: Document) -> None:
         store = self.folder / "documents"
@@ -144,18 +173,24 @@ class Trainer:
         count = min(self.options.replays, kept - 1)
         store = self.folder / "documents"
         paths = [store / f"{n:05d}.safetensors" for n in picker.sample(range(kept), count)]
-        return [Document.load(path) for path in paths if path.is_file()]
+        place = self.device.place
+        return [Document.load(path).to(place) for path in paths if path.is_file()]
 
     def _progress(self, average: float) -> str:
         rate = self.slots / max(self.elapsed, 1e-9)
-        left = max(self.options.seconds - self.elapsed, 0) / 60
+        done = max(self._done(), 1e-9)
+        left = self.options.seconds - self.elapsed
+        if self.options.max_steps:
+            left = self.elapsed * (1 - done) / done
         return (
             f"step {self.steps}  loss {average:.3f}  {self.slots} slots"
-            f"  {rate:.0f} slots/s  {left:.0f} min left"
+            f"  {rate:.0f} slots/s  {max(left, 0) / 60:.0f} min left"
         )
 
-    def _measure(self, held_out: Sequence[Document], average: float | None, log: Log) -> None:
-        scores = evaluate(self.denoiser, self.embedding, held_out, self.config.rows)
+    def _measure(
+        self, held_out: Sequence[Document], average: float | None, log: Log, stop: Stop
+    ) -> None:
+        scores = self._evaluated(held_out, stop)
         point = {
             "seconds": round(self.elapsed),
             "step": self.steps,
@@ -194,16 +229,26 @@ class Trainer:
         for name, parameter in self.parameters.items():
             with torch.no_grad():
                 parameter.copy_(tensors[name])
-            keys = [k for k in ("exp_avg", "exp_avg_sq", "step") if f"{k}:{name}" in tensors]
-            if keys:
-                self.optimiser.state[parameter] = {k: tensors[f"{k}:{name}"] for k in keys}
+            moments = [k for k in ("exp_avg", "exp_avg_sq") if f"{k}:{name}" in tensors]
+            if moments:
+                state = {k: tensors[f"{k}:{name}"].to(parameter.device) for k in moments}
+                self.optimiser.state[parameter] = state | {"step": tensors[f"step:{name}"]}
         about = denoiser_file.read_metadata(path, "state")
         self.elapsed, self.steps = about["elapsed"], about["steps"]
         self.slots = about["slots"]
-        self.generator.manual_seed(self.options.seed + self.steps)
 
     def export(self, path: Path, held_out: Sequence[Document]) -> None:
         """Write the int8 denoiser with its measured acceptance."""
-        scores = evaluate(self.denoiser, self.embedding, held_out, self.config.rows)
+        scores = self._evaluated(held_out, never)
         config = DenoiserConfig(**{**asdict(self.config), "calibration": scores.accepted})
         denoiser_file.save(path, config, self.parameters, self.denoiser.shortlist)
+
+    def _evaluated(self, held_out: Sequence[Document], stop: Stop) -> Scores:
+        def watched() -> Iterator[Document]:
+            for document in held_out:
+                if stop():
+                    raise Stopped
+                yield document
+
+        with self.device.fast():
+            return evaluate(self.denoiser, self.embedding, watched(), self.config.rows)

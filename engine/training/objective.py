@@ -40,14 +40,16 @@ def draw(
     found = agree.nonzero()[:, 0]
     if found.numel() == 0:
         return None
-    order = torch.randperm(found.numel(), generator=generator)[:sites]
-    positions = found[order].sort().values
+    # drawn on the CPU, so that every device trains on the same canvases
+    order = torch.randperm(found.numel(), generator=generator, device="cpu")[:sites]
+    positions = found[order.to(found.device)].sort().values
     row_ids = document.ids.long()[positions[:, None] + 1 + torch.arange(rows)]
-    masked = torch.ones(len(positions), rows, dtype=torch.bool)
-    shown = torch.rand(len(positions), generator=generator) < reveal
-    some = torch.rand(len(positions), rows, generator=generator) < 0.4
+    masked = torch.ones(len(positions), rows, dtype=torch.bool, device="cpu")
+    shown = torch.rand(len(positions), generator=generator, device="cpu") < reveal
+    some = torch.rand(len(positions), rows, generator=generator, device="cpu") < 0.4
     masked[shown] &= ~some[shown]
     masked[:, 0] = False
+    masked = masked.to(positions.device)
     context = Context(
         keys=document.keys.float(),
         values=document.values.float(),

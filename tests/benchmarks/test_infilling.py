@@ -7,32 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import infilling
+from benchmarks import filling, infilling
 from benchmarks.report import Rows
+from benchmarks.sandbox import Run
 from benchmarks.tasks import load_tasks
 from engine.request import InfillRequest, WeightsError
 from tests.benchmarks.conftest import task, write_data
-from tests.benchmarks.fake_engine import FakeEngine
+from tests.benchmarks.fake_engine import RIGHT, FakeEngine, answer, json_line
 
-RIGHT, EQUIVALENT, WRONG = "    return x + y", "    return 2 * x", "    return x"
-
-
-def answer(request: InfillRequest) -> str:
-    return "    y = y + y" if "return y" in request.suffix else RIGHT
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    engine = FakeEngine(answer)
-    monkeypatch.setattr(infilling, "load_engine", lambda *_: engine)
-    return engine
-
-
-def json_line(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1
-    figures: dict[str, object] = json.loads(lines[0])
-    return figures
+EQUIVALENT, WRONG = "    return 2 * x", "    return x"
 
 
 def test_a_whole_line_hole_keeps_its_line_end_in_the_suffix(data: Path) -> None:
@@ -57,15 +40,15 @@ def test_a_text_is_scored_as_returned(
     data: Path, text: str, passed: bool, em: bool, parses: bool
 ) -> None:
     first = load_tasks(data)[0]
-    row = infilling.measure_task(FakeEngine(lambda _: text), first, infilling.Filling(mode="ar"))
+    row = infilling.score(first, {"text": text})
     assert (row["passed"], row["em"], row["parses"]) == (passed, em, parses)
+    assert (row["task"], row["set"]) == (first.task_id, "SingleLineInfilling")
+    assert row["group"] == "SingleLineInfilling/HumanEval/0"
 
 
 def test_the_request_is_what_an_editor_would_ask(data: Path) -> None:
-    engine = FakeEngine(answer)
-    filling = infilling.Filling(mode="free", max_tokens=7, syntax=False)
-    infilling.measure_task(engine, load_tasks(data)[3], filling)
-    request = engine.asked[0]
+    how = filling.Filling(mode="free", max_tokens=7, syntax=False)
+    request = infilling.request_of(load_tasks(data)[3], how)
     assert request.prefix == "def double(x):\n    y = x\n"
     assert request.suffix == "\n    return y\n"
     assert (request.want, request.language, request.deadline_ms) == ("line", "python", None)
@@ -83,6 +66,72 @@ def test_the_json_line_has_its_keys(
     assert figures["from"] == {"base": 17, "lookup": 0, "denoiser": 0}
     assert {"ms_p50", "ms_p90", "near_ties", "model", "mode", "data", "every"} <= figures.keys()
     assert (figures["model"], figures["mode"]) == ("fake", "verified")
+
+
+def test_the_figures_are_split_by_length_and_cursor(
+    data: Path, fake: FakeEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    infilling.main(["--data", str(data), "--json"])
+    figures = json_line(capsys)
+    line = {"n": 3, "pass@1": 1.0, "em": 1.0, "parse_rate": 1.0, "tokens_per_forward": 2.0}
+    lengths, cursors = figures["by_length"], figures["by_cursor"]
+    assert isinstance(lengths, dict) and isinstance(cursors, dict)
+    assert list(lengths) == ["1-4", "5-8"]  # "    return x + y", "    y = y + y"
+    assert {key: lengths["1-4"][key] for key in line} == line
+    assert list(cursors) == ["line_start"]
+    assert "by_set" not in figures
+    assert (figures["tokens_per_completion"], figures["forwards_per_completion"]) == (4.25, 2.25)
+
+
+def test_several_sets_of_a_folder_are_told_apart(
+    data: Path, fake: FakeEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    multi = {**task(0, "    return x + y\n"), "task_id": "MultiLineInfilling/HumanEval/0/L1_L1"}
+    write_data(data.parent / "HumanEval-MultiLineInfilling.jsonl.gz", [multi])
+    command = ["--data", str(data.parent), "--set", "single-line", "multi-line", "--json"]
+    assert infilling.main(command) == 0
+    figures = json_line(capsys)
+    by_set = figures["by_set"]
+    assert isinstance(by_set, dict)
+    assert {name: part["n"] for name, part in by_set.items()} == {
+        "MultiLineInfilling": 1,
+        "SingleLineInfilling": 4,
+    }
+    assert fake.asked[-1].want == "block"
+
+
+@pytest.mark.parametrize("jobs", ["0", "1", "3"])
+def test_programs_tested_beside_the_model_give_the_same_rows_in_order(
+    data: Path,
+    fake: FakeEngine,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    jobs: str,
+) -> None:
+    out = tmp_path / "rows.jsonl"
+    assert infilling.main(["--data", str(data), "--out", str(out), "--jobs", jobs, "--json"]) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["id"] for row in rows] == [task.task_id for task in load_tasks(data)]
+    assert all(row["passed"] for row in rows)
+
+
+def test_the_model_waits_for_each_program_with_no_jobs(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    def answering(request: InfillRequest) -> str:
+        events.append("fill")
+        return answer(request)
+
+    def testing(source: str) -> Run:
+        events.append("test")
+        return Run(outcome="passed")
+
+    monkeypatch.setattr(infilling, "load_engine", lambda *_: FakeEngine(answering))
+    monkeypatch.setattr(infilling, "run_program", testing)
+    assert infilling.main(["--data", str(data), "--jobs", "0", "--limit", "2"]) == 0
+    assert events[-4:] == ["fill", "test", "fill", "test"]
 
 
 def test_every_offset_and_limit_choose_the_tasks(

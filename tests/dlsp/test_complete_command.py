@@ -106,6 +106,7 @@ def found(**changes: Any) -> dict[str, Any]:
 def answered(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stands in for the server process: what it is asked with, and what it answers."""
     told: dict[str, Any] = {"answer": found()}
+    monkeypatch.setenv("DLSP_ENGINE_URL", "http://127.0.0.1:9")  # so that none is started here
 
     async def ask(hole: Any, options: dict[str, Any]) -> dict[str, Any]:
         told["options"] = options

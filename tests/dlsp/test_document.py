@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsprotocol import types as lsp
 
-from dlsp.document import Document, Documents, Encoding, split_lines
+from dlsp.document import Document, Documents, Encoding
+from dlsp.lines import split_lines
 
 ENCODINGS: tuple[Encoding, ...] = ("utf-8", "utf-16", "utf-32")
 PIECES = [

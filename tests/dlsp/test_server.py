@@ -109,3 +109,23 @@ def test_a_bug_is_logged_and_answers_null(wire: Wire, caplog: pytest.LogCaptureF
     assert wire.result(2) is None
     assert "bug in dlsp" in caplog.text
     assert [m for m in wire.sent if m.get("method") == lsp.WINDOW_SHOW_MESSAGE] == []
+
+
+def test_before_initialize_requests_are_refused_and_notifications_dropped(wire: Wire) -> None:
+    where = {"textDocument": {"uri": "file:///a.py"}, "position": {"line": 0, "character": 0}}
+    wire.feed(lsp.TEXT_DOCUMENT_DID_OPEN, {"textDocument": {
+        "uri": "file:///a.py", "languageId": "python", "version": 1, "text": "x"}})  # fmt: skip
+    wire.feed(
+        lsp.TEXT_DOCUMENT_INLINE_COMPLETION, {**where, "context": {"triggerKind": 1}}, msg_id=5
+    )
+    wire.feed("dlsp/why", where, msg_id=6)
+    wire.feed(lsp.SHUTDOWN, None, msg_id=7)
+    assert [(reply["id"], reply["error"]["code"]) for reply in wire.sent] == [
+        (5, -32002), (6, -32002), (7, -32002),
+    ]  # fmt: skip
+    assert "before initialize" in wire.sent[0]["error"]["message"]
+    assert not wire.session.was_shut_down
+    assert initialize(wire, ["utf-16"])["positionEncoding"] == "utf-16"
+    assert wire.session.documents.find("file:///a.py") is None
+    wire.feed("dlsp/why", where, msg_id=8)
+    assert wire.result(8) is None

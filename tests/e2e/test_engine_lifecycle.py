@@ -218,6 +218,40 @@ async def test_a_signal_ends_it_cleanly(stage: Stage, number: signal.Signals) ->
     assert left <= {"engine.alive", "engine.start", "engine.log"}
 
 
+#: `dlsp-engine serve` whose load hangs in a helper that Python would wait for at its exit.
+STUCK = """
+import sys, time
+from concurrent.futures import ThreadPoolExecutor
+import engine.serve
+from engine.__main__ import main
+def load(progress):
+    progress("pretending", 1, 2)
+    return ThreadPoolExecutor(1).submit(time.sleep, 1000).result()
+engine.serve.run = lambda options: engine.serve.run_with(options, load)
+sys.exit(main(["serve", "--model", "fake", "--socket", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_also_when_its_load_hangs(
+    stage: Stage, number: signal.Signals
+) -> None:
+    socket = stage.folder / "engine.sock"
+    child = subprocess.Popen([sys.executable, "-c", STUCK, str(socket)], cwd=HERE.parents[1])
+    try:
+        await until((stage.folder / "engine.json").exists)
+        async with stage.backend() as backend:
+            while (await backend.health()).progress is None:
+                await asyncio.sleep(0.02)
+            asking = asyncio.ensure_future(backend.complete(REQUEST))
+            await asyncio.sleep(0.2)
+            child.send_signal(number)
+            assert await asyncio.to_thread(child.wait, 60) == 0
+            assert (await asking).text == ANSWER, "who waited is answered by the next engine"
+    finally:
+        child.kill()
+
+
 async def test_the_client_can_stop_the_engine(stage: Stage) -> None:
     async with stage.backend() as backend:
         await backend.complete(REQUEST)

@@ -88,7 +88,7 @@ def test_a_blank_line_is_not_ended_before_it_speaks(vocabulary: Vocabulary) -> N
     logits = _logits(vocabulary)
     logits[breaks] = 50.0
     chooser, canvas = _chooser(vocabulary, prefix="if x:\n"), Canvas(vocabulary.tokenizer, b"")
-    for position in range(3):
+    for position in range(40):
         chosen = chooser.choose(logits, canvas)
         assert chosen.token_id not in breaks, position
         _commit(canvas, chosen.token_id)

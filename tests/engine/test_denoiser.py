@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from engine import store
@@ -263,7 +264,7 @@ def test_a_damaged_file_is_one_clear_line(parts: Parts, tmp_path: Path, damage: 
     elif damage == "cut":
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     elif damage == "foreign":
-        denoiser_file.save_file({"x": torch.zeros(2)}, path, metadata={"config": '{"a": 1}'})
+        save_file({"x": torch.zeros(2)}, path, metadata={"config": '{"a": 1}'})
     with pytest.raises(WeightsError) as caught:
         denoiser_file.load(path, parts.base)
     assert "denoiser.safetensors" in str(caught.value)

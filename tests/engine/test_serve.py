@@ -235,7 +235,7 @@ def test_it_stays_while_a_client_is_attached_and_leaves_after(folder: Path) -> N
 
 def test_it_leaves_when_its_folder_has_been_removed(folder: Path) -> None:
     run = folder / "run"
-    with RunningEngine(options(run, idle_exit=0.3)) as engine:
+    with RunningEngine(options(run, idle_exit=2)) as engine:
         with engine.client() as client:
             client.get("/health")
             shutil.rmtree(run)

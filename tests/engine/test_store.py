@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from engine import store
-from engine.model.linear import Int8Linear
+from engine import packed_file, store
+from engine.model.linear import PackedLinear
 from engine.model.transformer import Transformer
 from engine.request import DownloadError, WeightsError
 from tests.engine.tiny_base import make_folder, make_gguf
@@ -76,12 +77,12 @@ def test_int8_is_near_float32(tmp_path: Path, architecture: str) -> None:
     store.convert(source, tmp_path / "c")
     exact_base, tokenizer = store.open_float(source, ())
     base, _ = store.open_int8(tmp_path / "c", ())
-    assert isinstance(base.layers[0].qkv, Int8Linear)
+    assert isinstance(base.layers[0].qkv, PackedLinear)
     ids = tokenizer.encode(TEXT * 2)
     exact, rough = logits_of(exact_base, ids), logits_of(base, ids)
     # random weights amplify noise more than trained ones do
-    assert (rough - exact).norm() < 0.25 * exact.norm()
-    assert (rough.argmax(1) == exact.argmax(1)).float().mean() > 0.6
+    assert (rough - exact).norm() < 0.2 * exact.norm()
+    assert (rough.argmax(1) == exact.argmax(1)).float().mean() > 0.7
 
 
 def _no_file(folder: Path, name: str) -> None:
@@ -121,11 +122,13 @@ def test_a_lost_or_misshapen_tensor_is_damage(
     folder = tmp_path / "converted"
     store.convert(source, folder)
     tensors = load_file(folder / "int8.safetensors")
+    with safe_open(folder / "int8.safetensors", framework="pt") as handle:
+        header = handle.metadata()
     if lost:
         del tensors[name]
     else:
         tensors[name] = tensors[name][:-1].clone()
-    save_file(tensors, folder / "int8.safetensors")
+    save_file(tensors, folder / "int8.safetensors", metadata=header)
     with pytest.raises(WeightsError, match="damaged") as caught:
         store.open_int8(folder, ())
     assert "\n" not in str(caught.value)
@@ -139,11 +142,11 @@ def test_a_full_disk_leaves_nothing_behind(
     full = OSError(errno.ENOSPC, "No space left on device")
     if at == "tensors":
 
-        def save(tensors: object, path: Path) -> None:
+        def save(path: Path, tensors: object, matrices: object, about: object) -> None:
             path.write_bytes(b"the first half")
             raise full
 
-        monkeypatch.setattr(store, "save_file", save)
+        monkeypatch.setattr(packed_file, "save", save)
     else:
         write = Path.write_text
 
@@ -173,15 +176,15 @@ def test_a_bad_checkpoint_leaves_nothing_behind(tmp_path: Path, source: Path) ->
 def test_another_process_may_convert_at_the_same_time(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, save = tmp_path / "cache" / "converted", store.save_file
+    folder, save = tmp_path / "cache" / "converted", packed_file.save
 
-    def slow(tensors: dict[str, torch.Tensor], path: Path) -> None:
-        save(tensors, path)
-        monkeypatch.setattr(store, "save_file", save)
+    def slow(path: Path, tensors: Any, matrices: Any, about: Any) -> None:
+        save(path, tensors, matrices, about)
+        monkeypatch.setattr(packed_file, "save", save)
         monkeypatch.setattr(store.os, "getpid", lambda: 1)
         store.convert(source, folder)
 
-    monkeypatch.setattr(store, "save_file", slow)
+    monkeypatch.setattr(packed_file, "save", slow)
     store.convert(source, folder)
     store.open_int8(folder, ())
     assert [p.name for p in folder.parent.iterdir()] == ["converted"]

@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine import python_syntax
@@ -63,6 +63,8 @@ def test_any_cut_of_a_valid_document_is_ok(language: str, data: st.DataObject) -
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=60))
+@example("", "0\x1f", "")  # white space to `str`, an error to the grammars
+@example("", "x = 1\u2028", "")
 @settings(max_examples=100, deadline=None)
 def test_no_text_makes_it_raise_and_spans_stay_inside(prefix: str, text: str, suffix: str) -> None:
     for language in ("python", "javascript"):

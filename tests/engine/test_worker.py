@@ -228,3 +228,34 @@ def test_stopping_ends_a_long_load_at_its_next_progress_report(start: Start) -> 
     job = worker.submit(InfillRequest(prefix="x"))
     assert worker.stop(20)
     assert job.future.cancelled()
+
+
+def test_a_load_that_nothing_can_interrupt_is_left_behind() -> None:
+    gate, began = threading.Event(), threading.Event()
+
+    def factory(_: Progress) -> FakeInfiller:
+        began.set()
+        gate.wait(60)
+        return FakeInfiller()
+
+    worker = Worker(factory)
+    worker.start()
+    assert began.wait(20)
+    job = worker.submit(InfillRequest(prefix="x"))
+    worker.cancel_load()
+    assert job.future.cancelled(), "who waits for the model is sent away at once"
+    with pytest.raises(Stopped):
+        worker.submit(InfillRequest(prefix="x"))
+    assert worker.stop(10_000) is False, "it is not waited for"
+    gate.set()
+    until(lambda: worker.stop(10))
+
+
+def test_once_loaded_running_requests_may_end(start: Start) -> None:
+    infiller = FakeInfiller()
+    worker = start(lambda _: infiller)
+    running = worker.submit(InfillRequest(prefix="wait"))
+    assert infiller.waiting.wait(20)
+    worker.cancel_load()
+    infiller.release.set()
+    assert running.future.result(20).text == "".join(PIECES)

@@ -1,0 +1,17 @@
+"""What a line of a document is: light to import, since the command line counts lines too.
+
+Knows text only.
+"""
+
+from __future__ import annotations
+
+import re
+
+# str.splitlines also splits at form feeds, U+2028 and more, which editors do not: the mirror
+# would drift from the editor's text at the first edit behind one.
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines with their ends, split at LF, CRLF and CR only; no empty last line."""
+    return _LINE.findall(text)

@@ -1,0 +1,66 @@
+/* float32 weights to 7-bit codes in the layout of linear.c. Meaning: packing.py. */
+#include "pool.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { GROUP = 32, OUTPUTS = 8, OFFSET = 64, LEAST = -64, MOST = 63 };
+
+typedef struct {
+    const float *weights, *scales, *others;
+    int64_t outputs, inputs, groups;
+    uint8_t *codes;
+    float *chosen;
+} job;
+
+/* Codes of one group for one scale; returns the squared error. */
+static inline float code(const float *w, float scale, float *codes)
+{
+    const float inverse = scale != 0 ? 1.0f / scale : 0;
+    float error = 0;
+    for (int i = 0; i < GROUP; i++) {
+        const float whole = rintf(w[i] * inverse);
+        codes[i] = whole > MOST ? MOST : whole < LEAST ? LEAST : whole;
+        const float off = codes[i] * scale - w[i];
+        error += off * off;
+    }
+    return error;
+}
+
+static void pack_block(void *argument, int64_t block)
+{
+    const job *j = argument;
+    for (int64_t lane = 0; lane < OUTPUTS; lane++) {
+        const int64_t row = block * OUTPUTS + lane;
+        for (int64_t g = 0; g < j->groups; g++) {
+            float w[GROUP] = {0}, first[GROUP], second[GROUP], scale = 0;
+            const float *codes = first;
+            const int64_t left = j->inputs - g * GROUP;
+            if (row < j->outputs) {
+                const int64_t at = row * j->groups + g;
+                memcpy(w, j->weights + row * j->inputs + g * GROUP,
+                       (size_t)(left < GROUP ? left : GROUP) * sizeof(float));
+                scale = j->scales[at];
+                if (code(w, j->others[at], second) < code(w, scale, first))
+                    codes = second, scale = j->others[at];
+            } else {
+                code(w, 0, first);
+            }
+            uint8_t *to = j->codes + (block * j->groups + g) * GROUP * OUTPUTS + lane * 4;
+            for (int i = 0; i < GROUP; i++)
+                to[i / 4 * 4 * OUTPUTS + i % 4] = (uint8_t)((int)codes[i] + OFFSET);
+            j->chosen[(block * j->groups + g) * OUTPUTS + lane] = scale;
+        }
+    }
+}
+
+/* weights [outputs][inputs]; scales, others [outputs][groups], two candidates: the one of smaller
+   error is chosen. codes [blocks][groups][8][8][4]; chosen [blocks][groups][8]. */
+EXPORT void pack(const float *weights, const float *scales, const float *others, int64_t outputs,
+                 int64_t inputs, uint8_t *codes, float *chosen)
+{
+    job j = {.weights = weights, .scales = scales, .others = others, .outputs = outputs,
+             .inputs = inputs, .groups = (inputs + GROUP - 1) / GROUP, .codes = codes,
+             .chosen = chosen};
+    pool_run(pack_block, &j, (outputs + OUTPUTS - 1) / OUTPUTS);
+}
