@@ -20,28 +20,44 @@ from engine.model.transformer import Embedding
 from engine.policy import confidence_threshold, one_per_step
 
 _MEMORY = 0.05  # weight of the newest observation in a running mean
+_MOST_ROWS = 32  # forwards of more rows are not of the loop
 _RETRY = 12  # an unprofitable denoiser is tried again every so many drafts
 
 
 class Costs:
-    """Running mean milliseconds of a base forward by rows, and of a denoising step.
+    """Expected milliseconds of a base forward by rows, and of a denoising step.
 
-    Starts from the ratios measured on two AVX2 cores (8 rows cost 1.25 times one row).
+    A forward reads every weight once and multiplies each by every row: a straight line over rows,
+    fitted to what was measured here, newer forwards weighing more. It starts from a guess.
     """
 
     def __init__(self, one_row_ms: float = 40.0, step_ms: float = 5.0) -> None:
-        self.one_row_ms, self.step_ms = one_row_ms, step_ms
-        self._ratio = {rows: 1.0 + 0.036 * (rows - 1) for rows in range(1, 33)}
+        self.step_ms = step_ms
+        self._seen = [0.0] * 5  # weights, and weighted rows, rows^2, ms, rows * ms
+        self._line = (one_row_ms, 0.0)
+        for _ in range(round(1 / _MEMORY)):
+            for rows in (1, 8):
+                self._fit(rows, one_row_ms * (1 + 0.07 * (rows - 1)))
 
     def forward(self, rows: int) -> float:
         """Expected milliseconds of a base forward over `rows` rows."""
-        return self.one_row_ms * self._ratio[min(rows, 32)]
+        start, slope = self._line
+        return start + slope * min(rows, _MOST_ROWS)
 
     def saw_forward(self, rows: int, ms: float) -> None:
         """Learn from one measured forward; outliers of a busy machine are clipped."""
-        expected = self.forward(rows)
-        ms = min(ms, 3 * expected)
-        self.one_row_ms += _MEMORY * (ms / self._ratio[min(rows, 32)] - self.one_row_ms)
+        self._fit(rows, min(ms, 2 * self.forward(rows)))
+
+    def _fit(self, rows: int, ms: float) -> None:
+        """Weighted least squares over what was seen; more rows are never cheaper."""
+        new = (1.0, rows, rows * rows, ms, rows * ms)
+        self._seen = [(1 - _MEMORY) * old + x for old, x in zip(self._seen, new, strict=True)]
+        weight, x, xx, y, xy = self._seen
+        spread = weight * xx - x * x
+        if spread > 1e-3 * weight * weight:  # rows of one count only leave the slope as it is
+            self._line = (0.0, max((weight * xy - x * y) / spread, 0.0))
+        slope = self._line[1]
+        self._line = (max((y - slope * x) / weight, 0.0), slope)
 
     def saw_step(self, ms: float) -> None:
         """Learn from one measured denoising step."""

@@ -126,6 +126,19 @@ def test_costs_follow_measurements() -> None:
     assert costs.forward(1) < costs.forward(8) < costs.forward(32) == costs.forward(500)
 
 
+def test_costs_learn_what_more_rows_cost() -> None:
+    costs = Costs(one_row_ms=40, step_ms=5)
+    for _ in range(200):
+        costs.saw_forward(1, 20.0)
+        costs.saw_forward(5, 60.0)
+    assert costs.forward(1) == pytest.approx(20, rel=0.02)
+    assert costs.forward(3) == pytest.approx(40, rel=0.02)
+    for _ in range(200):  # a machine on which rows are free
+        costs.saw_forward(1, 30.0)
+        costs.saw_forward(8, 29.0)
+    assert costs.forward(8) == pytest.approx(costs.forward(1), rel=0.02)
+
+
 def test_costs_hardly_notice_an_outlier() -> None:
     costs = Costs(one_row_ms=40, step_ms=5)
     costs.saw_forward(1, 60_000.0)
