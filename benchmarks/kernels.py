@@ -90,7 +90,7 @@ def _dynamic(weight: Tensor) -> object:
 def attention(rows: int, length: int) -> Contest:
     """Every layer's attention of `rows` new rows over `length` keys."""
     q = torch.randn(HEADS, rows, DIM)
-    keys, values = torch.randn(2, KV_HEADS, -(-(length + rows) // 8) * 8, DIM).unbind()
+    keys, values = torch.randn(2, KV_HEADS, -(-(length + rows) // 16) * 16, DIM).unbind()
     mine = cpu.causal_attention(q, keys, values, length)
     check("attention", mine, reference.causal_attention(q, keys, values, length))
     layers = range(LAYERS)

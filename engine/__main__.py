@@ -28,6 +28,10 @@ _INTERRUPTED, _BUG, _BROKEN_PIPE = 130, 70, 141
 #: Commands with a parser of their own: (module, what they do).
 _DELEGATED = {
     "infill": ("engine.infill_command", "fill the hole at a place of a file, and print the text"),
+    "corpus": (
+        "engine.training.corpus.command",
+        "fetch packages and build a corpus of token shards",
+    ),
     "train": ("engine.training.command", "train a denoiser for a frozen base model"),
 }
 

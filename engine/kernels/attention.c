@@ -11,7 +11,8 @@
 #include <string.h>
 
 enum {
-    ROWS = 4,         /* new rows of one task */
+    ROWS = 8,         /* new rows of one task */
+    WIDE = 2 * LANES, /* keys scored at a time */
     MOST_DIM = 256,   /* of a head */
     MOST_QUERIES = 512 /* rows times heads of a group */
 };
@@ -26,28 +27,33 @@ typedef struct {
     atomic_int failed; /* no memory */
 } context;
 
-/* 8 keys [8][dim] -> [dim][8] */
-static void transpose(const float *keys, int64_t dim, float (*out)[LANES])
+/* WIDE keys [WIDE][dim] -> [dim][WIDE] */
+static void transpose(const float *keys, int64_t dim, float (*out)[WIDE])
 {
     for (int64_t d = 0; d < dim; d++)
-        for (int k = 0; k < LANES; k++)
+        for (int k = 0; k < WIDE; k++)
             out[d][k] = keys[k * dim + d];
 }
 
+/* `count` queries times WIDE keys */
 static inline __attribute__((always_inline)) void
-score(float (*keys)[LANES], const float *const *q, int64_t dim, float *out, int64_t width,
+score(float (*keys)[WIDE], const float *const *q, int64_t dim, float *out, int64_t width,
       const int count)
 {
-    f8 sums[4];
+    f8 near[4], far[4];
     for (int i = 0; i < count; i++)
-        sums[i] = (f8){0};
+        near[i] = far[i] = (f8){0};
     for (int64_t d = 0; d < dim; d++) {
-        const f8 key = *(const f8 *)keys[d];
-        for (int i = 0; i < count; i++)
-            sums[i] += key * q[i][d];
+        const f8 first = *(const f8 *)keys[d], second = *(const f8 *)(keys[d] + LANES);
+        for (int i = 0; i < count; i++) {
+            near[i] += first * q[i][d];
+            far[i] += second * q[i][d];
+        }
     }
-    for (int i = 0; i < count; i++)
-        *(f8 *)(out + i * width) = sums[i];
+    for (int i = 0; i < count; i++) {
+        *(f8 *)(out + i * width) = near[i];
+        *(f8 *)(out + i * width + LANES) = far[i];
+    }
 }
 
 /* scores [length] -> weights that sum to one, and zeros behind them up to `end`, whole lanes. */
@@ -103,8 +109,8 @@ mix(const float *values, int64_t dim, const float *weights, int64_t width, int64
 static void score_all(const context *c, const float *keys, const float **q, int64_t count,
                       float *scores, int64_t end)
 {
-    float turned[MOST_DIM][LANES];
-    for (int64_t t = 0; t < end; t += LANES) {
+    float turned[MOST_DIM][WIDE];
+    for (int64_t t = 0; t < end; t += WIDE) {
         transpose(keys + t * c->dim, c->dim, turned);
         int64_t i = 0;
         for (; i + 4 <= count; i += 4)
@@ -146,7 +152,7 @@ static void attend(void *argument, int64_t task)
     const int64_t first = task / c->kv_heads * ROWS;
     const int64_t rows = c->rows - first < ROWS ? c->rows - first : ROWS;
     const int64_t count = rows * group, length = c->start + first + rows;
-    const int64_t end = (length + LANES - 1) / LANES * LANES;
+    const int64_t end = (length + WIDE - 1) / WIDE * WIDE;
     const float *q[MOST_QUERIES];
     float *out[MOST_QUERIES];
     for (int64_t i = 0; i < count; i++) {
@@ -167,7 +173,7 @@ static void attend(void *argument, int64_t task)
 }
 
 /* q [heads][rows][dim]; keys and values [kv_heads][..][dim] with `stride` floats from head to head,
-   readable up to the next multiple of 8 rows behind start + rows; row i sees start + i + 1 of them.
+   readable up to the next multiple of 16 rows behind start + rows; row i sees start + i + 1 of them.
    out [rows][heads * dim]. Returns 0; 1 when there is no memory; 2 for a shape it cannot do. */
 EXPORT int causal_attention(const float *q, const float *keys, const float *values, float *out,
                             const int64_t shape[6], float scale)

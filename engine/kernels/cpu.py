@@ -140,7 +140,7 @@ def rope_cache(
 
 
 def causal_attention(q: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
-    """See `reference.causal_attention`; D a multiple of 8, capacities too."""
+    """See `reference.causal_attention`; D a multiple of 8, capacities of 16."""
     heads, rows, dim = q.shape
     out = torch.empty(rows, heads * dim)
     failed = _library().causal_attention(
