@@ -405,8 +405,10 @@ async def test_shutdown_and_exit_end_the_process(client: LanguageClient, engine_
 
 def alive(process_id: int) -> bool:
     try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
+        # a killed process holds its sockets until its last thread has gone
+        return state != "Z" or len(os.listdir(f"/proc/{process_id}/task")) > 1
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
