@@ -30,7 +30,7 @@ class Build(build_ext):
 kernels = Extension(
     "engine.kernels._cpu",
     sources=[f"engine/kernels/{name}.c" for name in NAMES],
-    depends=["engine/kernels/pool.h", "engine/kernels/lanes.h", "setup.py"],
+    depends=[*(f"engine/kernels/{name}.h" for name in ("pool", "lanes", "layout")), "setup.py"],
     extra_compile_args=flags(),
     libraries=[] if os.name == "nt" else ["m", "pthread"],
 )

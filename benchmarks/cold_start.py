@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from benchmarks.demo import EXAMPLES, Cursor, load_cursors
-from benchmarks.engine_run import explain
+from benchmarks.engine_run import finish
 from benchmarks.own_engine import own_engine
 from benchmarks.report import BenchmarkError, Progress, percentile, write_figures
 
@@ -82,13 +82,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", help="catalogue name (default: the command's own)")
     parser.add_argument("--json", action="store_true", help="one JSON line on stdout")
     options = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         if options.starts < 1:
             raise BenchmarkError("--starts must be at least 1")
         write_figures(measure(options), as_json=options.json)
-    except (Exception, KeyboardInterrupt) as error:
-        return explain(error)
-    return 0
+
+    return finish(work)
 
 
 if __name__ == "__main__":

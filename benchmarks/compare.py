@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.engine_run import explain
+from benchmarks.engine_run import finish
 from benchmarks.figures import Row, number
 from benchmarks.report import BenchmarkError, ratio, say, write_figures
 
@@ -211,11 +211,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    try:
-        run(parse_arguments(argv))
-    except (Exception, KeyboardInterrupt) as error:
-        return explain(error)
-    return 0
+    return finish(lambda: run(parse_arguments(argv)))
 
 
 if __name__ == "__main__":

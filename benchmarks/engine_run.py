@@ -7,6 +7,7 @@ stand in for it in tests.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -49,6 +50,14 @@ def load_engine(model: str, weights: Path | None, threads: int | None) -> Infill
             say(line)
 
     return Engine.load(model, weights=weights, threads=threads, progress=progress)
+
+
+def finish(work: Callable[[], int | None]) -> int:
+    """Does a benchmark's work; its exit code, an expected end said in one line."""
+    try:
+        return work() or 0
+    except (Exception, KeyboardInterrupt) as error:
+        return explain(error)
 
 
 def explain(error: BaseException) -> int:

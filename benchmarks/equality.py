@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.engine_run import Infiller, add_model_arguments, explain, load_engine
+from benchmarks.engine_run import Infiller, add_model_arguments, finish, load_engine
 from benchmarks.report import Progress, Rows, ratio, say, write_figures
 from benchmarks.tasks import cursors, load_tasks
 from engine.request import InfillRequest, InfillResult, Mode, Want
@@ -161,10 +161,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    try:
-        return run(parse_arguments(argv))
-    except (Exception, KeyboardInterrupt) as error:
-        return explain(error)
+    return finish(lambda: run(parse_arguments(argv)))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,18 @@ class Filling:
             healing=self.healing,
         )
 
+    def labels(self) -> dict[str, object]:
+        """How the holes were filled, for a benchmark's JSON line."""
+        return {
+            "mode": self.mode,
+            "syntax": self.syntax,
+            "max_tokens": self.max_tokens,
+            "steps_asked": self.steps,
+            "threshold": self.threshold,
+            "healing": self.healing,
+            "blank_suffix": self.blank_suffix,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:

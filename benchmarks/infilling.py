@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.cuts import describe, length_class, length_classes, recut
-from benchmarks.engine_run import Infiller, add_model_arguments, explain, load_engine
+from benchmarks.engine_run import Infiller, add_model_arguments, finish, load_engine
 from benchmarks.figures import Row, brief, cost, number, share, split
 from benchmarks.filling import Filling, Series, add_filling_arguments, fill, filling_of, turns
 from benchmarks.report import BenchmarkError, Progress, Rows, say, write_figures
@@ -214,17 +214,11 @@ def labels(
     return {
         "benchmark": "infilling",
         "model": model,
-        "mode": filling.mode,
         "data": data,
         "every": options.every,
         "offset": options.offset,
         "hole": options.hole,
-        "syntax": filling.syntax,
-        "max_tokens": filling.max_tokens,
-        "steps_asked": filling.steps,
-        "threshold": filling.threshold,
-        "healing": filling.healing,
-        "blank_suffix": filling.blank_suffix,
+        **filling.labels(),
         "recut": options.recut,
         "uncut": options.uncut,
         "seed": options.seed,
@@ -232,11 +226,7 @@ def labels(
 
 
 def main(argv: list[str] | None = None) -> int:
-    try:
-        run(parse_arguments(argv))
-    except (Exception, KeyboardInterrupt) as error:
-        return explain(error)
-    return 0
+    return finish(lambda: run(parse_arguments(argv)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from benchmarks.engine_run import explain
+from benchmarks.engine_run import finish
 from benchmarks.report import BenchmarkError, Progress, percentile, ratio, write_figures
 from engine.kernels import cpu, reference
 from engine.kernels.packing import Packed
@@ -146,11 +146,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, help="CPU threads (default: one per core)")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--json", action="store_true", help="one JSON line on stdout")
-    try:
-        run(parser.parse_args(argv))
-    except (Exception, KeyboardInterrupt) as error:
-        return explain(error)
-    return 0
+    return finish(lambda: run(parser.parse_args(argv)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lsprotocol import types as lsp
 
-from benchmarks.engine_run import explain
+from benchmarks.engine_run import finish
 from benchmarks.lsp_session import LspSession, Suggestion, server_options
 from benchmarks.own_engine import own_engine
 from benchmarks.report import BenchmarkError, Progress, percentile, ratio, spread, write_figures
@@ -187,11 +187,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--weights", type=Path, help="a GGUF file or a folder in the hub's layout")
     parser.add_argument("--json", action="store_true", help="one JSON line on stdout")
     options = parser.parse_args(argv)
-    try:
-        write_figures(asyncio.run(measure(options)), as_json=options.json)
-    except (Exception, KeyboardInterrupt) as error:
-        return explain(error)
-    return 0
+    return finish(lambda: write_figures(asyncio.run(measure(options)), as_json=options.json))
 
 
 if __name__ == "__main__":

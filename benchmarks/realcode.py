@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.cuts import describe, length_class, length_classes
-from benchmarks.engine_run import Infiller, add_model_arguments, explain, load_engine
+from benchmarks.engine_run import Infiller, add_model_arguments, finish, load_engine
 from benchmarks.figures import Row, brief, cost, number, share, split, total
 from benchmarks.filling import Filling, Series, add_filling_arguments, fill, filling_of, turns
 from benchmarks.holes import KINDS, Hole, Nodes, choose_holes
@@ -182,27 +182,17 @@ def labels(
     return {
         "benchmark": "realcode",
         "model": model,
-        "mode": filling.mode,
         "languages": options.language,
         "projects": dict(sorted(Counter(hole.project for hole in holes).items())),
         "holes": options.holes,
         "every": options.every,
-        "syntax": filling.syntax,
-        "max_tokens": filling.max_tokens,
-        "steps_asked": filling.steps,
-        "threshold": filling.threshold,
-        "healing": filling.healing,
-        "blank_suffix": filling.blank_suffix,
+        **filling.labels(),
         "seed": options.seed,
     }
 
 
 def main(argv: list[str] | None = None) -> int:
-    try:
-        run(parse_arguments(argv))
-    except (Exception, KeyboardInterrupt) as error:
-        return explain(error)
-    return 0
+    return finish(lambda: run(parse_arguments(argv)))
 
 
 if __name__ == "__main__":

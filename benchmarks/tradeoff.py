@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from benchmarks import infilling, realcode
-from benchmarks.engine_run import Infiller, add_model_arguments, explain, load_engine
+from benchmarks.engine_run import Infiller, add_model_arguments, finish, load_engine
 from benchmarks.figures import Row
 from benchmarks.filling import Filling, Series
 from benchmarks.plot import draw
@@ -221,11 +221,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    try:
-        run(parse_arguments(argv))
-    except (Exception, KeyboardInterrupt) as error:
-        return explain(error)
-    return 0
+    return finish(lambda: run(parse_arguments(argv)))
 
 
 if __name__ == "__main__":

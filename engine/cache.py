@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.model.config import ModelConfig
 
-#: Capacities are multiples of so many tokens.
+#: Capacities are multiples of so many tokens; attention kernels read whole groups of 16.
 TILE = 256
 
 

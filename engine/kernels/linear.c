@@ -6,6 +6,7 @@
    2 * 127 * 127 < 2^15: the 16-bit pair sums of AVX2 never saturate. A sum over a group is an exact
    integer, and groups are added in one order: a row's bits depend neither on other rows nor on the
    number of threads. */
+#include "layout.h"
 #include "pool.h"
 
 #include <math.h>
@@ -18,10 +19,7 @@
 #endif
 
 enum {
-    GROUP = 32,
-    LANES = 8,
     ROWS = 4,
-    OFFSET = 64,
     STEPS = GROUP / 4,
     WEIGHT_GROUP = GROUP * LANES, /* bytes of one group in a block */
     CODE_GROUP = GROUP * ROWS,    /* bytes of one group in a tile */

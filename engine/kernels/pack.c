@@ -1,10 +1,11 @@
 /* float32 weights to 7-bit codes in the layout of linear.c. Meaning: packing.py. */
+#include "layout.h"
 #include "pool.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { GROUP = 32, OUTPUTS = 8, OFFSET = 64, LEAST = -64, MOST = 63 };
+enum { LEAST = -OFFSET, MOST = OFFSET - 1 };
 
 typedef struct {
     const float *weights, *scales, *others;
@@ -30,8 +31,8 @@ static inline float code(const float *w, float scale, float *codes)
 static void pack_block(void *argument, int64_t block)
 {
     const job *j = argument;
-    for (int64_t lane = 0; lane < OUTPUTS; lane++) {
-        const int64_t row = block * OUTPUTS + lane;
+    for (int64_t lane = 0; lane < LANES; lane++) {
+        const int64_t row = block * LANES + lane;
         for (int64_t g = 0; g < j->groups; g++) {
             float w[GROUP] = {0}, first[GROUP], second[GROUP], scale = 0;
             const float *codes = first;
@@ -46,10 +47,10 @@ static void pack_block(void *argument, int64_t block)
             } else {
                 code(w, 0, first);
             }
-            uint8_t *to = j->codes + (block * j->groups + g) * GROUP * OUTPUTS + lane * 4;
+            uint8_t *to = j->codes + (block * j->groups + g) * GROUP * LANES + lane * 4;
             for (int i = 0; i < GROUP; i++)
-                to[i / 4 * 4 * OUTPUTS + i % 4] = (uint8_t)((int)codes[i] + OFFSET);
-            j->chosen[(block * j->groups + g) * OUTPUTS + lane] = scale;
+                to[i / 4 * 4 * LANES + i % 4] = (uint8_t)((int)codes[i] + OFFSET);
+            j->chosen[(block * j->groups + g) * LANES + lane] = scale;
         }
     }
 }
@@ -62,5 +63,5 @@ EXPORT void pack(const float *weights, const float *scales, const float *others,
     job j = {.weights = weights, .scales = scales, .others = others, .outputs = outputs,
              .inputs = inputs, .groups = (inputs + GROUP - 1) / GROUP, .codes = codes,
              .chosen = chosen};
-    pool_run(pack_block, &j, (outputs + OUTPUTS - 1) / OUTPUTS);
+    pool_run(pack_block, &j, (outputs + LANES - 1) / LANES);
 }

@@ -21,6 +21,7 @@ from dlsp import __version__
 from dlsp.backend import Backend, EngineLost, EngineUnavailable, ProcessSettings
 from dlsp.settings import Settings
 from engine.request import EndpointError, InfillRequest
+from tests.e2e.processes import alive
 
 pytestmark = pytest.mark.e2e
 
@@ -59,22 +60,6 @@ class Stage:
             yield backend
         finally:
             await backend.close()
-
-
-def alive(process_id: int) -> bool:
-    """Whether the process runs; one that only waits to be collected does not.
-
-    A killed process holds its sockets until its last thread has gone, not only its first.
-    """
-    try:
-        os.kill(process_id, 0)
-        status = Path(f"/proc/{process_id}/stat").read_text()
-        threads = len(os.listdir(f"/proc/{process_id}/task"))
-    except ProcessLookupError:
-        return False
-    except FileNotFoundError:
-        return not Path("/proc/self").exists()
-    return threads > 1 or status.rsplit(")", 1)[1].split()[0] not in "ZX"
 
 
 async def until(condition: Callable[[], bool]) -> None:

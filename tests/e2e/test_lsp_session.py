@@ -25,6 +25,7 @@ from pytest_lsp import ClientServerConfig, LanguageClient
 from dlsp.backend import Backend, ProcessSettings
 from dlsp.protocol import plain_converter
 from dlsp.settings import Settings
+from tests.e2e.processes import alive
 
 SERVER = [sys.executable, "-m", "dlsp", "lsp"]
 FAKE = Path(__file__).parent / "fake_fim.py"
@@ -401,15 +402,6 @@ async def test_shutdown_and_exit_end_the_process(client: LanguageClient, engine_
     await client.shutdown_session()
     assert await client._server.wait() == 0
     assert await asyncio.gather(pending, return_exceptions=True) in ([None],)
-
-
-def alive(process_id: int) -> bool:
-    try:
-        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
-        # a killed process holds its sockets until its last thread has gone
-        return state != "Z" or len(os.listdir(f"/proc/{process_id}/task")) > 1
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 EDITOR = """
