@@ -20,6 +20,9 @@ import tree_sitter
 
 log = logging.getLogger(__name__)
 
+#: Bytes from which a document is a large one.
+LARGE: Final = 12_000
+
 #: language -> (module of its wheel, function that returns the grammar)
 _WHEELS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -161,13 +164,15 @@ class Grammar:
         self._strays = tree_sitter.Query(language, stray) if name == "html" else None
         kinds = " ".join(f'"{kind}"' for kind in _bracket_kinds(language))
         self._brackets = tree_sitter.Query(language, f"[{kinds}] @bracket") if kinds else None
-        self._latest: tuple[bytes, tree_sitter.Tree] | None = None
+        # of large documents and of small ones: a file, and excerpts of it
+        self._latest: dict[bool, tuple[bytes, tree_sitter.Tree]] = {}
         self._lock = Lock()
 
     def tree(self, document: bytes) -> tree_sitter.Tree:
         """Parse; incrementally where the last document without faults is near this one."""
+        large = len(document) > LARGE
         with self._lock:
-            latest = self._latest
+            latest = self._latest.get(large)
             if latest is not None and latest[0] == document:
                 return latest[1]
             if latest is not None:
@@ -175,12 +180,17 @@ class Grammar:
                 tree = self._parser.parse(document, edited)
                 # Error recovery depends on what was re-used: only a clean result is trusted.
                 if not tree.root_node.has_error:
-                    self._latest = (document, tree)
+                    self._latest[large] = (document, tree)
                     return tree
             tree = self._parser.parse(document)
             if latest is None or not tree.root_node.has_error:
-                self._latest = (document, tree)
+                self._latest[large] = (document, tree)
             return tree
+
+    def parse_apart(self, document: bytes) -> tree_sitter.Tree:
+        """Parse from nothing, and keep nothing: for documents that nobody is editing."""
+        with self._lock:
+            return self._parser.parse(document)
 
     def faults(self, document: bytes) -> tuple[Fault, ...]:
         """All ERROR and MISSING nodes of a document, by position."""

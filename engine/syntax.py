@@ -19,6 +19,8 @@ The rule. A document is judged by the faults that the text *adds*.
 
 Where a fault encloses the hole whatever is closed (macros that the grammar cannot read, say), or
 the file is full of them, a new fault proves nothing and the verdict is unknown.
+
+A large document is first cut down to the statements around the hole (`engine.excerpt`).
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal
 
+from engine.excerpt import excerpt
 from engine.faults import BeyondGrammar, added_faults
 from engine.grammars import Fault, Grammar, grammar, language_for
+from engine.outline import Import, Signature, comment_out, imports, lead, signatures
 from engine.python_syntax import (
     MAX_AST_BYTES,
     fault_in,
@@ -42,7 +46,18 @@ from engine.python_syntax import (
 )
 from engine.readings import Hole, tails
 
-__all__ = ["Verdict", "check", "complete_prefix", "language_for"]
+__all__ = [
+    "Import",
+    "Signature",
+    "Verdict",
+    "check",
+    "comment_out",
+    "complete_prefix",
+    "imports",
+    "language_for",
+    "lead",
+    "signatures",
+]
 
 #: Larger documents are not judged: tree-sitter takes 0.3 ms per kB from nothing.
 MAX_BYTES: Final = 2_000_000
@@ -75,6 +90,7 @@ def check(*, prefix: str, text: str, suffix: str, language: str | None) -> Verdi
     if not text.strip():
         return Verdict(status="ok")
     try:
+        hole = excerpt(known, hole)
         faults = (
             _python(known, hole) if known.name == "python" else added_faults(known, hole, tails)
         )

@@ -251,7 +251,8 @@ def test_deep_nesting_does_not_raise() -> None:
 
 
 def test_large_python_is_left_to_tree_sitter(monkeypatch: pytest.MonkeyPatch) -> None:
-    filler = "x = 1\n" * (python_syntax.MAX_AST_BYTES // 6 + 1)
+    one_statement = "x = [\n" + "    1,\n" * (python_syntax.MAX_AST_BYTES // 7 + 1)
     monkeypatch.setattr(python_syntax, "fault_in", None)
-    assert check(prefix=filler, text="y = 2", suffix="\n", language="python").status == "ok"
-    assert check(prefix=filler, text="y = )", suffix="\n", language="python").status == "broken"
+    for text, status in (("    2,", "ok"), ("    2)", "broken")):
+        verdict = check(prefix=one_statement, text=text, suffix="\n]\n", language="python")
+        assert verdict.status == status
