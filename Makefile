@@ -17,7 +17,11 @@ KERNELS := setup.py $(wildcard engine/kernels/*.c engine/kernels/*.h)
 COMPILER := $(shell command -v $(or $(CC),cc) || command -v gcc || command -v clang)
 ZIG := $(CURDIR)/$(BIN)/python -m ziglang cc
 
-.PHONY: help setup model demo test fast slow lint types format clean
+EDITOR_TESTS := tests/e2e/editors
+VSCODE := editors/vscode
+VSIX := $(VSCODE)/dist/dlsp.vsix
+
+.PHONY: help setup model demo test fast slow lint types format clean test-editors screenshots vsix
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +30,9 @@ help:
 	@echo "make demo    complete holes in the example files, through the real language server"
 	@echo "make test    lint, types, fast tests, then end-to-end and model tests"
 	@echo "make fast    the fast tests only        make slow    end-to-end and model tests only"
+	@echo "make test-editors   real VS Code and Neovim: installs them into your cache, then drives them"
+	@echo "make vsix           the VS Code extension as $(VSIX)"
+	@echo "make screenshots    the pictures of both editors in docs/, made by those tests"
 	@echo "make lint | types | format | clean"
 
 setup: $(READY)
@@ -75,7 +82,28 @@ fast: setup
 	$(BIN)/python -m pytest
 
 slow: model
-	$(BIN)/python -m pytest -m "(e2e or model) and not gpu"
+	$(BIN)/python -m pytest -m "(e2e or model) and not gpu and not editors"
+
+# Node.js with npm is needed here, and nowhere else.
+vsix: $(VSIX)
+
+$(VSIX): $(VSCODE)/package-lock.json $(wildcard $(VSCODE)/*.json $(VSCODE)/*.md $(VSCODE)/src/*.ts $(VSCODE)/media/*)
+	@command -v npm >/dev/null || { echo "the VS Code extension is built with Node.js 20 or newer and npm" >&2; exit 1; }
+	@cd $(VSCODE) && { cmp -s package-lock.json node_modules/.installed \
+		|| { npm ci --no-audit --no-fund --silent && cp package-lock.json node_modules/.installed; }; }
+	@cd $(VSCODE) && npm run --silent package
+
+.PHONY: editors
+editors: model $(VSIX)
+	@cmp -s $(EDITOR_TESTS)/requirements.txt $(VENV)/.editors \
+		|| { $(PIP_INSTALL) -r $(EDITOR_TESTS)/requirements.txt && cp $(EDITOR_TESTS)/requirements.txt $(VENV)/.editors; }
+	@$(EDITOR_TESTS)/install.sh $(CURDIR)/$(BIN)/python
+
+test-editors: editors
+	$(BIN)/python -m pytest $(EDITOR_TESTS) -m editors
+
+screenshots: editors
+	DLSP_SCREENSHOTS=$(CURDIR)/docs $(BIN)/python -m pytest $(EDITOR_TESTS) -m editors -k screenshot
 
 lint: setup
 	$(BIN)/ruff check .

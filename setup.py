@@ -10,7 +10,8 @@ import platform
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-NAMES = ("pool", "pack", "linear", "attention", "rows")
+NAMES = ("pool", "pack", "activations", "multiply", "linear", "attention", "rows")
+HEADERS = ("pool", "lanes", "layout", "linear")
 
 
 def flags() -> list[str]:
@@ -30,7 +31,7 @@ class Build(build_ext):
 kernels = Extension(
     "engine.kernels._cpu",
     sources=[f"engine/kernels/{name}.c" for name in NAMES],
-    depends=[*(f"engine/kernels/{name}.h" for name in ("pool", "lanes", "layout")), "setup.py"],
+    depends=[*(f"engine/kernels/{name}.h" for name in HEADERS), "setup.py"],
     extra_compile_args=flags(),
     libraries=[] if os.name == "nt" else ["m", "pthread"],
 )

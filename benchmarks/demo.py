@@ -19,7 +19,7 @@ from typing import Any
 from lsprotocol import types as lsp
 
 from benchmarks.engine_run import explain
-from benchmarks.lsp_session import LspSession, Suggestion, server_options
+from benchmarks.lsp_session import LOADING_S, LspSession, Suggestion, server_options
 from benchmarks.report import BenchmarkError, say
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -27,7 +27,6 @@ LANGUAGE_IDS = {".py": "python", ".ts": "typescript", ".go": "go"}
 STAGES = ("context", "queue", "encode", "denoise", "verify", "syntax", "total")
 
 #: The first run may still fetch and convert the model.
-LOADING_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +162,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--weights", type=Path, help="a GGUF file or a folder in the hub's layout")
     parser.add_argument("--deadline-ms", type=float, default=5000.0, help="for each hole")
     options = parser.parse_args(argv)
-    settings = server_options(options.model, options.weights)
-    settings |= {"start_wait_ms": LOADING_S * 1000, "deadline_ms": options.deadline_ms}
+    settings = server_options(options.model, options.weights, deadline_ms=options.deadline_ms)
     try:
         shown = asyncio.run(complete_all(load_cursors(), settings))
     except BenchmarkError as error:

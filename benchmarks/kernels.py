@@ -1,4 +1,7 @@
-"""The CPU kernels against torch's own operators: the same shapes, in turns, in one run.
+"""The kernels against torch's own operators: the same shapes, in turns, in one run.
+
+On a machine with a CUDA device, the Triton kernels of `gpu_kernels`: one JSON line each. Elsewhere
+the CPU's, in one line.
 
 Linears: every matrix of a 0.5B model's forward (and its head), against torch's dynamic int8
 linears (fbgemm) and float32. Attention: new rows over cached keys, against torch's. Refuses to
@@ -17,8 +20,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from benchmarks import gpu_kernels
 from benchmarks.engine_run import finish
-from benchmarks.report import BenchmarkError, Progress, percentile, ratio, write_figures
+from benchmarks.report import (
+    BenchmarkError,
+    Progress,
+    percentile,
+    ratio,
+    write_figures,
+    write_json_line,
+)
 from engine.kernels import cpu, reference
 from engine.kernels.packing import Packed
 
@@ -91,15 +102,16 @@ def attention(rows: int, length: int) -> Contest:
     """Every layer's attention of `rows` new rows over `length` keys."""
     q = torch.randn(HEADS, rows, DIM)
     keys, values = torch.randn(2, KV_HEADS, -(-(length + rows) // 16) * 16, DIM).unbind()
-    mine = cpu.causal_attention(q, keys, values, length)
-    check("attention", mine, reference.causal_attention(q, keys, values, length))
+    seen = torch.arange(length + 1, length + rows + 1)
+    mine = cpu.attention(q, keys, values, seen)
+    check("attention", mine, reference.attention(q, keys, values, seen))
     layers = range(LAYERS)
     return Contest(
         name=f"attention_{length}",
         rows=rows,
         runs={
-            "ours": lambda: [cpu.causal_attention(q, keys, values, length) for _ in layers],
-            "torch": lambda: [reference.causal_attention(q, keys, values, length) for _ in layers],
+            "ours": lambda: [cpu.attention(q, keys, values, seen) for _ in layers],
+            "torch": lambda: [reference.attention(q, keys, values, seen) for _ in layers],
         },
     )
 
@@ -121,6 +133,25 @@ def measure(contest: Contest, repeats: int) -> dict[str, object]:
 
 def run(options: argparse.Namespace) -> None:
     """Measures and reports; raises BenchmarkError."""
+    if torch.cuda.is_available():
+        run_gpu()
+    else:
+        run_cpu(options)
+
+
+def run_gpu() -> None:
+    """A line for each Triton kernel and shape, as soon as it is checked and timed."""
+    with torch.inference_mode(), torch.device("cuda"):
+        torch.manual_seed(0)
+        ceiling = gpu_kernels.ceiling_gb_s()
+        for size, shape in gpu_kernels.SHAPES.items():
+            for case in gpu_kernels.cases(shape, size):
+                gpu_kernels.check(case)
+                write_json_line(gpu_kernels.figures(case, gpu_kernels.cuda_ms, ceiling))
+
+
+def run_cpu(options: argparse.Namespace) -> None:
+    """One line for all CPU kernels."""
     threads = cpu.set_threads(options.threads)
     torch.set_num_threads(threads)
     torch.manual_seed(0)

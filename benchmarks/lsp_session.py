@@ -29,6 +29,8 @@ from dlsp.protocol import plain_converter
 
 #: Nothing here waits for ever: a server that says nothing for this long has failed.
 ANSWER_S = 120.0
+#: Nor does a request wait longer than this for an engine that is loading (or downloading).
+LOADING_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,12 +199,23 @@ class LspSession:
             await self._reader
 
 
-def server_options(model: str | None, weights: Path | None) -> dict[str, object]:
-    """Initialization options that name the model; without them the server's own default."""
-    options: dict[str, object] = {"model": model} if model else {}
-    if weights is not None:
-        options["weights"] = str(weights.absolute())  # the engine runs in a folder of its own
-    return options
+def server_options(
+    model: str | None, weights: Path | None, *, deadline_ms: float, decoding: str | None = None
+) -> dict[str, object]:
+    """Initialization options that name the model; None leaves the server's own default.
+
+    Each request waits for an engine that is still loading, for `LOADING_S` at most.
+    """
+    return {
+        "model": model,
+        "deadline_ms": deadline_ms,
+        "developer": {
+            # the engine runs in a folder of its own
+            "weights": str(weights.absolute()) if weights is not None else None,
+            "decoding": decoding,
+            "start_wait_ms": LOADING_S * 1000,
+        },
+    }
 
 
 def _server(client: JsonRPCClient) -> asyncio.subprocess.Process:

@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
+
 #: How long an engine that was asked to end may take before it is killed.
 ENDING_S = 10.0
 
@@ -25,7 +27,7 @@ def own_engine() -> Iterator[dict[str, str]]:
     # A Unix socket's path is short by law: no nested names.
     with tempfile.TemporaryDirectory(prefix="dlsp-") as folder:
         try:
-            yield {"DLSP_RUNTIME_DIR": folder}
+            yield {"DLSP_RUNTIME_DIR": folder, "DLSP_DATA_DIR": folder}
         finally:
             for process_id in engines(Path(folder)):
                 end_process(process_id)
@@ -42,6 +44,23 @@ def engines(folder: Path) -> list[int]:
         if isinstance(record, dict) and isinstance(record.get("pid"), int):
             found.append(int(record["pid"]))
     return found
+
+
+def engine_clients(folder: Path) -> Iterator[httpx.AsyncClient]:
+    """A client for each engine of this runtime folder."""
+    for file in folder.rglob("*.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            record = json.loads(file.read_text(encoding="utf-8"))
+            headers = {}
+            if record["token_file"]:
+                token = Path(record["token_file"]).read_text(encoding="ascii").strip()
+                headers["authorization"] = f"Bearer {token}"
+            yield httpx.AsyncClient(
+                transport=httpx.AsyncHTTPTransport(uds=record["socket"]),
+                base_url=record["url"],
+                headers=headers,
+                trust_env=False,
+            )
 
 
 def end_process(process_id: int) -> None:

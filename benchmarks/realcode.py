@@ -126,7 +126,7 @@ def holes_of(options: argparse.Namespace) -> list[Hole]:
     files = source_files(found, options.language)
     holes: list[Hole] = []
     for language in options.language:
-        holes += _holes_in([file for file in files if file.language == language], options)
+        holes += holes_in([file for file in files if file.language == language], options)
     if not holes:
         raise BenchmarkError(
             "no held-out project has such files; name folders of more projects with --data, "
@@ -137,7 +137,8 @@ def holes_of(options: argparse.Namespace) -> list[Hole]:
     return holes
 
 
-def _holes_in(files: Sequence[SourceFile], options: argparse.Namespace) -> list[Hole]:
+def holes_in(files: Sequence[SourceFile], options: argparse.Namespace) -> list[Hole]:
+    """The holes of each kind that the command line asks for in these files."""
     holes: list[Hole] = []
     nodes, needed = Nodes(), options.holes
     if options.limit is not None:

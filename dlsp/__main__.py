@@ -1,4 +1,4 @@
-"""The command line: `dlsp` serves an editor on stdio, `dlsp complete` answers once.
+"""The command line: `dlsp` serves an editor on stdio; the others answer once and end.
 
 Knows arguments, exit codes and how an expected error is told; does no work of its own.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dlsp import __version__, complete_command
+from dlsp import __version__, complete_command, doctor_command, replay_command, stats_command
 from engine.request import EngineError
 
 
@@ -42,6 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--stdio", action="store_true", help="accepted, and the only transport")
     serve.set_defaults(run=_lsp)
     complete_command.add_parser(commands)
+    stats_command.add_parser(commands)
+    doctor_command.add_parser(commands)
+    replay_command.add_parsers(commands)
     return parser
 
 

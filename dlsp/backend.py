@@ -7,13 +7,16 @@ Knows retries, time limits and what a broken connection means. Does not know edi
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+import contextlib
+from typing import Any, Protocol
 
 import httpx
 
+from dlsp.dialects import Dialect, Own
 from dlsp.engine_finder import EngineFinder
-from dlsp.engine_link import open_client
 from dlsp.engine_process import EngineUnavailable, ProcessSettings
+from dlsp.remote import RemoteEngine, default_model
+from dlsp.settings import Settings
 from dlsp.wire import (
     BackendReply,
     EngineClosing,
@@ -21,8 +24,6 @@ from dlsp.wire import (
     RemoteError,
     parse_error,
     parse_health,
-    parse_reply,
-    render_request,
 )
 from engine.request import EngineError, InfillRequest
 
@@ -37,7 +38,7 @@ __all__ = [
     "RemoteError",
 ]
 
-_PATH = "/v1/fim/completions"
+_WARM_PATH = "/v1/dlsp/warm"
 _HEALTH_S = 10.0
 #: How far past its deadline an answer may come, at a cursor that rests.
 _LATE_MS = 2000.0
@@ -55,15 +56,6 @@ class EngineTimeout(EngineError):
     code, http_status, exit_code = "timeout", 504, 6
 
 
-class ModelChoice(Protocol):
-    """The part of the settings that decides which local engine is wanted."""
-
-    @property
-    def model(self) -> str | None: ...
-    @property
-    def weights(self) -> str | None: ...
-
-
 class Line(Protocol):
     """Where the next request goes."""
 
@@ -71,6 +63,9 @@ class Line(Protocol):
     def client(self) -> httpx.AsyncClient: ...
     @property
     def backend(self) -> str: ...
+    @property
+    def dialect(self) -> Dialect: ...
+    async def post(self, path: str, fields: dict[str, Any]) -> httpx.Response: ...
     def lost(self) -> None: ...
 
 
@@ -86,27 +81,35 @@ class Backend:
     """An engine to ask, here or elsewhere. Cancelling a call closes its connection, which ends
     the work in the engine."""
 
-    def __init__(self, source: Source, *, model: str | None, extended: bool) -> None:
+    def __init__(self, source: Source, *, model: str | None) -> None:
         self._source = source
         self._model = model
-        self._extended = extended
+        self._warms = True
 
     @classmethod
-    def local(cls, settings: ModelChoice, process: ProcessSettings | None = None) -> Backend:
+    def local(cls, settings: Settings, process: ProcessSettings | None = None) -> Backend:
         """The engine that all editors of this user share; started and revived as needed."""
-        weights = str(settings.weights) if settings.weights else None
-        finder = EngineFinder(process or ProcessSettings(), model=settings.model, weights=weights)
-        return cls(finder, model=settings.model, extended=True)
+        finder = EngineFinder(
+            process or ProcessSettings.of(settings),
+            model=settings.model,
+            weights=settings.developer.weights,
+        )
+        return cls(finder, model=settings.model)
 
     @classmethod
     def remote(
-        cls, url: str, token: str | None = None, *, model: str | None = None, extended: bool = True
+        cls,
+        url: str,
+        token: str | None = None,
+        *,
+        model: str | None = None,
+        dialect: Dialect | None = None,
     ) -> Backend:
-        """Any FIM endpoint; `extended` sends our own key `dlsp`, which strict servers refuse.
+        """Any FIM endpoint, or a llama-server; `dialect` None finds out which.
 
         The code and the token go to that address as they are: use https outside this machine.
         """
-        return cls(_Remote(url, token), model=model, extended=extended)
+        return cls(RemoteEngine(url, token, dialect), model=model or default_model(url))
 
     async def complete(
         self, request: InfillRequest, *, wait_ms: float | None = None
@@ -127,11 +130,11 @@ class Backend:
             ) from None
 
     async def _complete(self, request: InfillRequest) -> BackendReply:
-        fields = render_request(request, self._model, extended=self._extended)
         for last in (False, False, True):
             line = await self._source.link()
+            dialect = line.dialect
             try:
-                response = await line.client.post(_PATH, json=fields)
+                response = await line.post(dialect.path, dialect.render(request, self._model))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 # Nothing was sent: the engine ended between two requests. Find the next one.
                 line.lost()
@@ -143,7 +146,7 @@ class Backend:
                 ) from None
             else:
                 if response.is_success:
-                    return parse_reply(_json(response), request, line.backend)
+                    return dialect.parse(_json(response), request, line.backend)
                 failure = parse_error(response.status_code, _json(response))
                 if not isinstance(failure, EngineClosing):
                     raise failure
@@ -153,10 +156,27 @@ class Backend:
             await asyncio.sleep(0.05)
         raise AssertionError("unreachable")
 
+    async def warm(self, request: InfillRequest) -> None:
+        """Have the context of a request encoded before anybody asks for a completion there.
+
+        Engines other than our own cannot, and are told once only; a failure is of no consequence.
+        """
+        if not self._warms:
+            return
+        with contextlib.suppress(EngineError, httpx.HTTPError):
+            line = await self._source.link()
+            self._warms = isinstance(line.dialect, Own)
+            if self._warms:
+                fields = line.dialect.render(request, self._model)
+                response = await line.post(_WARM_PATH, fields)
+                self._warms = response.status_code not in (404, 405)
+
     async def health(self) -> Health:
         """How the engine is; a local one is started first when it does not run."""
         for last in (False, True):
             line = await self._source.link()
+            if not isinstance(line.dialect, Own):
+                return Health(model=self._model)  # it was there to say what it is
             try:
                 response = await line.client.get("/health", timeout=_HEALTH_S)
             except httpx.HTTPError as error:
@@ -181,27 +201,6 @@ class Backend:
     async def close(self) -> None:
         """Close every connection; the local engine goes on serving others."""
         await self._source.close()
-
-
-class _Remote:
-    """An engine at a fixed address, as a `Source` and its only `Line`."""
-
-    backend = "http"
-
-    def __init__(self, url: str, token: str | None) -> None:
-        self.client = open_client(url.rstrip("/").removesuffix(_PATH), token=token)
-
-    async def link(self) -> Line:
-        return self
-
-    def lost(self) -> None:
-        """The address stays the same."""
-
-    async def stop(self) -> None:
-        """Not ours to stop."""
-
-    async def close(self) -> None:
-        await self.client.aclose()
 
 
 def _json(response: httpx.Response) -> object:

@@ -24,6 +24,9 @@ FOUND, NOTHING, USAGE, INTERRUPTED = 0, 1, 2, 130
 #: A first run may download the model; nobody at a terminal wants that to time out.
 START_WAIT_MS = 6 * 3600 * 1000
 
+#: More than an editor gives: whoever asks on a terminal waits for the answer.
+DEADLINE_MS = 1500
+
 JSON_KEYS = (
     "text", "range", "model", "mode", "tokens", "forwards", "tokens_per_forward", "from", "steps",
     "finish_reason", "syntax", "repaired", "backend", "ms", "reason",
@@ -65,7 +68,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--weights", metavar="FILE", help="a weights file instead of a download")
     parser.add_argument("--want", choices=("line", "block"), help="default: by the place")
     parser.add_argument("--mode", choices=("verified", "free", "ar"), help="default: verified")
-    parser.add_argument("--deadline-ms", type=_milliseconds, metavar="N", help="default: 1500")
+    parser.add_argument("--deadline-ms", type=_milliseconds, metavar="N",
+                        default=DEADLINE_MS, help=f"default: {DEADLINE_MS}")  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -158,10 +162,17 @@ def _count(number: int, noun: str) -> str:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    names = ("model", "weights", "want", "mode", "deadline_ms")
-    chosen = {name: getattr(arguments, name) for name in names}
-    options = {name: value for name, value in chosen.items() if value is not None}
-    if weights := options.get("weights"):
-        # The engine runs in a folder of its own.
-        options["weights"] = str(Path(weights).absolute())
-    return {"start_wait_ms": START_WAIT_MS, **options}
+    # The engine runs in a folder of its own, so a relative path would mean another file there.
+    weights = str(Path(arguments.weights).absolute()) if arguments.weights else None
+    return {
+        "model": arguments.model,
+        "deadline_ms": arguments.deadline_ms,
+        "developer": {
+            "decoding": arguments.mode,
+            "want": arguments.want,
+            "weights": weights,
+            "start_wait_ms": START_WAIT_MS,
+            # Nobody sees it in an editor: it says nothing of how useful suggestions are.
+            "scorecard": False,
+        },
+    }

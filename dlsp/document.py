@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlparse
 
@@ -17,6 +19,7 @@ from lsprotocol import types as lsp
 from pygls.uris import to_fs_path
 from pygls.workspace import Workspace
 
+from dlsp.edits import Edit, Edits
 from dlsp.lines import split_lines
 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
@@ -37,6 +40,8 @@ class Document:
         self.version = version
         self.language_id = language_id
         self.revision = 0
+        self.changed_at = time.monotonic()
+        self.edits = Edits()
         self._encoding: Encoding = encoding
         self._lines = split_lines(_join_surrogates(text))
 
@@ -57,9 +62,11 @@ class Document:
     def apply(self, change: lsp.TextDocumentContentChangeEvent) -> None:
         """Take over one change of the client: a range, or the whole text."""
         self.revision += 1
+        self.changed_at = time.monotonic()
         if isinstance(change, lsp.TextDocumentContentChangePartial):
             self._replace(change.range, change.text)
         else:
+            self.edits.replaced()
             self._lines = split_lines(_join_surrogates(change.text))
 
     def cut(self, position: lsp.Position, *, limit: int) -> tuple[str, str]:
@@ -94,6 +101,12 @@ class Document:
         end = min(column + max(covering, 0), _content_length(self._line(line))[0])
         return lsp.Range(start=self._position(line, column), end=self._position(line, end))
 
+    def between(self, where: lsp.Range) -> str:
+        """The text of a range that stays on one line; of a longer one, what is on its last."""
+        line, end = self._locate(where.end)
+        first, start = self._locate(where.start)
+        return self._line(line)[start if first == line else 0 : end]
+
     def _line(self, number: int) -> str:
         return self._lines[number] if number < len(self._lines) else ""
 
@@ -115,12 +128,21 @@ class Document:
         last, end = self._locate(where.end)
         if (last, end) < (first, start):
             first, start, last, end = last, end, first, start
+        removed = self._removed(first, start, last, end)
+        self.edits.add(Edit(line=first, column=start, removed=removed, inserted=text))
         piece = self._line(first)[:start] + text + self._line(last)[end:]
         if first > 0 and piece.startswith("\n") and self._lines[first - 1].endswith("\r"):
             # A lone CR and the LF now behind it have become one line end.
             first -= 1
             piece = self._lines[first] + piece
         self._lines[first : last + 1] = split_lines(_join_surrogates(piece))
+
+    def _removed(self, first: int, start: int, last: int, end: int) -> str:
+        """The text that a change takes away."""
+        if first == last:
+            return self._line(first)[start:end]
+        middle = self._lines[first + 1 : last]
+        return "".join([self._line(first)[start:], *middle, self._line(last)[:end]])
 
 
 class Documents(Workspace):
@@ -132,6 +154,16 @@ class Documents(Workspace):
         super().__init__(root_uri, lsp.TextDocumentSyncKind.Incremental, folders, encoding)
         self._encoding: Encoding = encoding
         self._open: dict[str, Document] = {}
+
+    def opened(self) -> list[Document]:
+        """Every open document, the one changed last first."""
+        return sorted(self._open.values(), key=lambda document: -document.changed_at)
+
+    def folder_paths(self) -> tuple[Path, ...]:
+        """The open workspace folders."""
+        uris = [*self.folders, *([self.root_uri] if self.root_uri else [])]
+        paths = [to_fs_path(uri) for uri in uris]
+        return tuple(dict.fromkeys(Path(path) for path in paths if path))
 
     def find(self, uri: str) -> Document | None:
         """The open document of that URI, however it is quoted."""

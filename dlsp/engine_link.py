@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import httpx
 
+from dlsp.dialects import Dialect, Own
 from dlsp.engine_process import Endpoint, EngineUnavailable
 from dlsp.wire import Health, parse_health
 
@@ -38,6 +40,8 @@ def open_client(
 class Link:
     """A client to one engine that has noted our presence; `alive` until that presence ends."""
 
+    dialect: Dialect = Own()
+
     def __init__(self, client: httpx.AsyncClient, presence: httpx.Response, backend: str) -> None:
         self.client = client
         self.backend = backend
@@ -53,6 +57,10 @@ class Link:
         finally:
             self.alive = False
             await self._presence.aclose()
+
+    async def post(self, path: str, fields: dict[str, Any]) -> httpx.Response:
+        """Ask the engine."""
+        return await self.client.post(path, json=fields)
 
     def lost(self) -> None:
         """Note a broken connection: the next request looks for an engine again."""

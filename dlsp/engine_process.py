@@ -20,6 +20,7 @@ from typing import IO, Any
 import platformdirs
 from filelock import FileLock, Timeout
 
+from dlsp.settings import Settings
 from engine.request import EndpointError, EngineError
 
 _LOG_BYTES = 1_000_000
@@ -58,8 +59,14 @@ class ProcessSettings:
     log_file: Path = field(default_factory=default_log_file)
     idle_exit_s: float | None = None
     idle_unload_s: float | None = None
+    memory_mb: int | None = None
     threads: int | None = None
     start_timeout_s: float = 30.0
+
+    @classmethod
+    def of(cls, settings: Settings) -> ProcessSettings:
+        """The usual places, and the limits that the user chose."""
+        return cls(idle_unload_s=settings.idle_unload_minutes * 60.0, memory_mb=settings.memory_mb)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +176,7 @@ class EngineFolder:
             "--endpoint": str(self._file),
             "--idle-exit": settings.idle_exit_s,
             "--idle-unload": settings.idle_unload_s,
+            "--memory-mb": settings.memory_mb,
             "--threads": settings.threads,
         }
         given = [[name, str(value)] for name, value in options.items() if value is not None]

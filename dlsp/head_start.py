@@ -27,7 +27,7 @@ def engine_on_its_way(settings: Settings, process: ProcessSettings | None = None
 
     The start lock is held until the engine announces itself, so that nobody starts another.
     """
-    process = process or ProcessSettings()
+    process = process or ProcessSettings.of(settings)
     folder = EngineFolder(process)
     before = folder.instance()  # of an engine that is there, or that died without tidying up
     child = None if settings.engine_url is not None else _start(folder, settings)
@@ -60,7 +60,7 @@ def _start(folder: EngineFolder, settings: Settings) -> subprocess.Popen[bytes] 
     child = None
     try:
         if not folder.engine_lives():
-            child = folder.start(settings.model, settings.weights)
+            child = folder.start(settings.model, settings.developer.weights)
     except (OSError, EngineUnavailable):
         return None
     finally:

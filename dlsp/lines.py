@@ -1,4 +1,4 @@
-"""What a line of a document is: light to import, since the command line counts lines too.
+"""What a line of a document is, and its end. Light to import: the command line counts lines too.
 
 Knows text only.
 """
@@ -15,3 +15,8 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 def split_lines(text: str) -> list[str]:
     """Lines with their ends, split at LF, CRLF and CR only; no empty last line."""
     return _LINE.findall(text)
+
+
+def to_lf(text: str) -> str:
+    """Line ends as LF."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -16,12 +16,22 @@ from dlsp.rpc_child import ChildLost, RpcChild
 
 #: How long the server may take to end once it was asked to.
 END_LIMIT_S = 5.0
-_INVOKED = 1  # InlineCompletionTriggerKind
+_INVOKED, _AUTOMATIC = 1, 2  # InlineCompletionTriggerKind
 _NUMBERS = re.compile(r"[\d.]+ ?%?")
 
 
-async def ask_server(hole: Hole, options: dict[str, Any]) -> dict[str, Any]:
-    """Open the file in a server of our own, ask once, and let the server go."""
+async def ask_server(
+    hole: Hole,
+    options: dict[str, Any],
+    *,
+    invoked: bool = True,
+    replay: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Open the file in a server of our own, ask once, and let the server go.
+
+    Not `invoked`: as an editor asks while its user types. `replay`: the parameters of a
+    `dlsp/replay`, whose result is then in the answer's key of that name.
+    """
     progress = Progress()
     # -P: a folder that happens to hold a `dlsp` must not become the server.
     server = await RpcChild.start(
@@ -29,13 +39,19 @@ async def ask_server(hole: Hole, options: dict[str, Any]) -> dict[str, Any]:
         {"dlsp/status": progress.show, "window/logMessage": _show_log},
     )
     try:
-        return await _complete_once(server, hole, options)
+        uri = await _open(server, hole, options)
+        found = await _complete_once(server, uri, hole, _INVOKED if invoked else _AUTOMATIC)
+        if replay is not None:
+            parameters = {"textDocument": {"uri": uri}, **replay}
+            found["replay"] = await server.request("dlsp/replay", parameters)
+        return found
     finally:
         progress.finish()
         await _let_go(server)
 
 
-async def _complete_once(server: RpcChild, hole: Hole, options: dict[str, Any]) -> dict[str, Any]:
+async def _open(server: RpcChild, hole: Hole, options: dict[str, Any]) -> str:
+    """Begin a session with the file open; its URI."""
     await server.request(
         "initialize",
         {
@@ -49,12 +65,18 @@ async def _complete_once(server: RpcChild, hole: Hole, options: dict[str, Any]) 
     uri = hole.path.absolute().as_uri()
     document = {"uri": uri, "languageId": "", "version": 1, "text": hole.text}
     server.notify("textDocument/didOpen", {"textDocument": document})
+    return uri
+
+
+async def _complete_once(
+    server: RpcChild, uri: str, hole: Hole, trigger_kind: int
+) -> dict[str, Any]:
     await server.request(
         "textDocument/inlineCompletion",
         {
             "textDocument": {"uri": uri},
             "position": {"line": hole.line, "character": hole.column},
-            "context": {"triggerKind": _INVOKED},
+            "context": {"triggerKind": trigger_kind},
         },
     )
     found: dict[str, Any] = await server.request("dlsp/why", {"textDocument": {"uri": uri}})
@@ -86,8 +108,8 @@ class Progress:
         self._last = ""
 
     def show(self, params: dict[str, Any]) -> None:
-        """Take one `dlsp/status`; ready and error are told by the result."""
-        if params["state"] in ("ready", "error"):
+        """Take one `dlsp/status`; all but a start is told by the result."""
+        if params["state"] not in ("starting", "downloading"):
             return
         line = f"dlsp: {params['state']}: {params['message']}"
         what = _NUMBERS.sub("", line)

@@ -14,6 +14,9 @@ _CLOSER: Final = MappingProxyType({"(": ")", "[": "]", "{": "}"})
 _TRIVIAL: Final = re.compile(r"[\W_]*(end|fi|done|else|esac|pass|break|return)?[\W_]*\Z")
 #: A shorter piece of the rest of the line may be there twice by right.
 _MIN_OVERLAP: Final = 4
+_MARKS: Final = (";", ",", ":")
+_CLOSED_AND_MARKED: Final = re.compile(r"[)\]}\"'`]+[;,:]")
+_CLOSES: Final = re.compile(r"\s*([)\]}]+[;,]?|end|fi|done|esac)\s*\Z")
 
 
 def is_trivial(line: str) -> bool:
@@ -43,6 +46,28 @@ def cut_rest_of_line(text: str, suffix: str) -> str:
         )
         if whole and text.rstrip().endswith(piece):
             return text.rstrip()[: -len(piece)]
+    return text
+
+
+def cut_end_mark(text: str, suffix: str) -> str:
+    """Cut the `;`, `,` or `:` at the end of the text that stands to its right anyway: at the end of
+    the line, or behind the same closers."""
+    tail, kept = tail_of(suffix).strip(), text.rstrip()
+    mark = tail.lstrip(CLOSERS + " ")
+    if mark in _MARKS and kept.endswith(mark):
+        return kept[:-1]
+    closed = _CLOSED_AND_MARKED.match(tail)
+    return kept[:-1] if closed and kept.endswith(closed.group()) else text
+
+
+def cut_closing_line(text: str, prefix: str, suffix: str) -> str:
+    """Cut a last line that closes the block around the cursor, where the line below does it."""
+    above, _, last = text.rpartition("\n")
+    below = next((line.rstrip() for line in suffix.split("\n")[1:] if line.strip()), "")
+    first = head_of(prefix) + text
+    encloses = len(first) - len(first.lstrip(" \t")) > len(last) - len(last.lstrip(" \t"))
+    if above.strip() and encloses and last.rstrip() == below and _CLOSES.match(last):
+        return above.rstrip()
     return text
 
 

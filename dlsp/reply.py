@@ -11,34 +11,49 @@ from typing import Any
 from lsprotocol import types as lsp
 
 from dlsp.backend import BackendReply
-from engine.request import EngineError, StageTimes
+from dlsp.gate import Gate
+from dlsp.memory import Suggestion
+from engine.request import EngineError, InfillRequest, StageTimes
+
+ACCEPTED_COMMAND = "dlsp.accepted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What came of one request. Without `text` there is nothing to show, and `reason` says why.
 
-    `range` is what accepting replaces, in the client's units.
+    `range` is what accepting replaces, in the client's units; `request` what the engine was asked.
+    `suggestion` is the same in terms of the text around it.
     """
 
     text: str = ""
     range: lsp.Range | None = None
     reason: str | None = None
+    gate: Gate | None = None
+    request: InfillRequest | None = None
     reply: BackendReply | None = None
     syntax: str = "unknown"
     error: EngineError | None = None
+    suggestion: Suggestion | None = None
     context_ms: float = 0.0
     verdict_ms: float = 0.0
 
 
-def inline_completions(answer: Answer) -> lsp.InlineCompletionList | None:
-    """One item with its range, or null. Clients split an insertion at LF only."""
+def inline_completions(
+    answer: Answer, suggestion_id: str | None = None
+) -> lsp.InlineCompletionList | None:
+    """One item with its range, or null. Clients split an insertion at LF only.
+
+    Clients that run an item's command after inserting it tell us so what was accepted.
+    """
     if not answer.text or answer.range is None:
         return None
     text = answer.text.replace("\r\n", "\n").replace("\r", "\n")
-    return lsp.InlineCompletionList(
-        items=[lsp.InlineCompletionItem(insert_text=text, range=answer.range)]
+    accepted = lsp.Command(title="", command=ACCEPTED_COMMAND, arguments=[suggestion_id])
+    item = lsp.InlineCompletionItem(
+        insert_text=text, range=answer.range, command=accepted if suggestion_id else None
     )
+    return lsp.InlineCompletionList(items=[item])
 
 
 def detail(answer: Answer, *, total_ms: float) -> dict[str, Any]:
@@ -58,6 +73,7 @@ def detail(answer: Answer, *, total_ms: float) -> dict[str, Any]:
             "base": sources.base if sources else 0,
             "lookup": sources.lookup if sources else 0,
             "denoiser": sources.denoiser if sources else 0,
+            "memory": sources.memory if sources else 0,
         },
         "steps": reply.steps if reply else 0,
         "finish_reason": reply.finish_reason if reply else "empty",
@@ -73,6 +89,8 @@ def detail(answer: Answer, *, total_ms: float) -> dict[str, Any]:
             "syntax": round(ms.syntax + answer.verdict_ms, 3),
             "total": round(total_ms, 3),
         },
+        "gate": _plain_gate(answer.gate),
+        "confidence": round(reply.confidence, 4) if reply else None,
         "reason": answer.reason,
         "error": _plain_error(answer.error),
     }
@@ -84,6 +102,17 @@ def _plain_range(where: lsp.Range | None) -> dict[str, Any] | None:
     return {
         "start": {"line": where.start.line, "character": where.start.character},
         "end": {"line": where.end.line, "character": where.end.character},
+    }
+
+
+def _plain_gate(gate: Gate | None) -> dict[str, Any] | None:
+    if gate is None:
+        return None
+    return {
+        "ask": gate.ask,
+        "want": gate.want,
+        "reason": gate.reason,
+        "least_confidence": gate.least_confidence,
     }
 
 

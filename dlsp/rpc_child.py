@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,16 +44,32 @@ class RpcChild:
         )
 
     @classmethod
-    async def start(cls, command: Sequence[str], listeners: Mapping[str, Listener]) -> RpcChild:
+    async def start(
+        cls,
+        command: Sequence[str],
+        listeners: Mapping[str, Listener],
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> RpcChild:
         """Start the child in a session of its own: Ctrl-C is for us to handle.
 
         `listeners`: method -> what is called with the parameters of its notifications.
+        `environment`: variables besides our own.
         """
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+            *command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
         )
         return cls(process, listeners)
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
 
     async def request(self, method: str, params: object) -> Any:
         """The result of a request; raises ChildLost, also when the answer is an error."""

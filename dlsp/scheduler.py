@@ -1,4 +1,5 @@
-"""Who may still answer: the latest request of each document, within its deadline.
+"""Who may still answer: the latest request of each document, within its deadline; and what is done
+meanwhile, when nobody waits.
 
 Knows asyncio tasks and keys; does not know LSP or completions. pygls cancels the handler's task
 when the client cancels; here that is told apart from being superseded, which is not an error.
@@ -7,10 +8,13 @@ when the client cancels; here that is told apart from being superseded, which is
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class Superseded(Exception):
@@ -26,6 +30,7 @@ class Scheduler(Generic[T]):
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[T]] = {}
+        self._idle: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> int:
@@ -41,6 +46,7 @@ class Scheduler(Generic[T]):
         been cancelled too.
         """
         self.supersede(key)
+        self._end_idle()
         task = asyncio.ensure_future(_bounded(work, limit_s))
         self._tasks[key] = task
         try:
@@ -60,10 +66,36 @@ class Scheduler(Generic[T]):
         if task is not None:
             task.cancel()
 
+    def when_idle(self, work: Callable[[], Awaitable[None]], *, after_s: float) -> None:
+        """Do this once nothing has been asked for so long; any request ends it at once.
+
+        Of several the last one counts.
+        """
+        self._end_idle()
+        self._idle = asyncio.ensure_future(self._quietly(work, after_s))
+        self._idle.add_done_callback(_report)
+
+    async def _quietly(self, work: Callable[[], Awaitable[None]], after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        if not self._tasks:
+            await work()
+
+    def _end_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
     def supersede_all(self) -> None:
         """Cancel everything that runs; each caller learns that it was superseded."""
+        self._end_idle()
         for key in tuple(self._tasks):
             self.supersede(key)
+
+
+def _report(idle: asyncio.Task[None]) -> None:
+    """Nobody waits for idle work: what fails in it is logged."""
+    if not idle.cancelled() and idle.exception() is not None:
+        logger.error("idle work failed: bug in dlsp", exc_info=idle.exception())
 
 
 async def _bounded(work: Callable[[], Awaitable[T]], limit_s: float | None) -> T:

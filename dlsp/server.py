@@ -11,10 +11,10 @@ import logging
 import signal
 import sys
 import time
-from typing import Any
 
 from lsprotocol import types as lsp
 
+from dlsp import custom
 from dlsp.completion import Ask, complete
 from dlsp.reply import Answer, inline_completions
 from dlsp.scheduler import Overdue, Superseded
@@ -48,12 +48,13 @@ def build() -> Session:
     feature(lsp.INITIALIZE)(on_initialize)
     feature(lsp.INITIALIZED)(on_initialized)
     feature(lsp.WORKSPACE_DID_CHANGE_CONFIGURATION)(on_configuration)
+    feature(lsp.TEXT_DOCUMENT_DID_CHANGE)(on_change)
+    feature(lsp.TEXT_DOCUMENT_DID_OPEN)(on_open)
     feature(lsp.TEXT_DOCUMENT_DID_CLOSE)(on_close)
     # Without options pygls advertises nothing.
     feature(lsp.TEXT_DOCUMENT_INLINE_COMPLETION, lsp.InlineCompletionOptions())(on_completion)
-    feature("dlsp/why")(on_why)
-    feature("dlsp/documentText")(on_document_text)
     feature(lsp.SHUTDOWN)(on_shutdown)
+    custom.register(session)
     return session
 
 
@@ -66,11 +67,23 @@ def on_initialize(ls: Session, params: lsp.InitializeParams) -> None:
 
 
 def on_initialized(ls: Session, params: lsp.InitializedParams) -> None:
+    ls.initialized = True
     ls.in_background(ls.fetch_configuration())
 
 
 def on_configuration(ls: Session, params: lsp.DidChangeConfigurationParams) -> None:
     ls.in_background(ls.fetch_configuration(params.settings))
+
+
+def on_change(ls: Session, params: lsp.DidChangeTextDocumentParams) -> None:
+    """Runs after pygls has had the document take over the changes."""
+    ls.answers.feedback.changed(params.text_document.uri, params.content_changes)
+    ls.pace.key()
+
+
+def on_open(ls: Session, params: lsp.DidOpenTextDocumentParams) -> None:
+    """Runs after pygls has opened the document."""
+    ls.warm(params.text_document.uri)
 
 
 def on_close(ls: Session, params: lsp.DidCloseTextDocumentParams) -> None:
@@ -86,19 +99,25 @@ async def on_completion(
         position=params.position,
         invoked=params.context.trigger_kind == lsp.InlineCompletionTriggerKind.Invoked,
         received=time.perf_counter(),
+        selected=params.context.selected_completion_info,
     )
     answer = await _answer(ls, ask)
-    ls.remember(ask, answer)
-    return inline_completions(answer)
+    found = inline_completions(answer, ls.remember(ask, answer))
+    ls.prepare_next(ask, answer)
+    return found
 
 
 async def _answer(ls: Session, ask: Ask) -> Answer:
     async def work() -> Answer:
-        return await complete(ask, documents=ls.documents, backend=ls.backend, settings=ls.settings)
+        return await complete(ask, ls.desk)
 
-    limit_ms = ls.settings.deadline_ms + (ls.settings.start_wait_ms or 0.0) + LAST_RESORT_MS
+    start_wait_ms = ls.settings.developer.start_wait_ms or 0.0
+    limit_ms = ls.settings.deadline_ms + start_wait_ms + LAST_RESORT_MS
+    if silence := ls.paused(ask.uri):
+        return Answer(reason=silence)
     try:
-        answer = await ls.scheduler.latest(ask.uri, work, limit_s=limit_ms / 1000.0)
+        with ls.status.working():
+            answer = await ls.scheduler.latest(ask.uri, work, limit_s=limit_ms / 1000.0)
     except Superseded:
         return Answer(reason="a newer request of this document took over")
     except Overdue:
@@ -109,26 +128,10 @@ async def _answer(ls: Session, ask: Ask) -> Answer:
     except Exception:
         logger.exception("a completion failed: this is a bug in dlsp")
         return Answer(reason="a bug in dlsp; its log has the traceback")
-    if answer.reply is not None:
+    if answer.reply is not None and answer.reply.backend != "memory":
         ls.engine_answered(answer.reply.model)
     return answer
 
 
-def on_why(ls: Session, params: Any) -> dict[str, Any] | None:
-    """The detail of a document's last answer."""
-    return ls.why(_uri_of(params))
-
-
-def on_document_text(ls: Session, params: Any) -> dict[str, Any] | None:
-    """The mirror's text, for tests that compare it with the editor's."""
-    document = ls.documents.find(_uri_of(params)) if ls.settings.debug else None
-    return {"text": document.text, "version": document.version} if document else None
-
-
 async def on_shutdown(ls: Session, params: None) -> None:
     await ls.end()
-
-
-def _uri_of(params: Any) -> str:
-    found = params.get("textDocument", {}) if isinstance(params, dict) else {}
-    return str(found.get("uri", "")) if isinstance(found, dict) else ""

@@ -19,14 +19,23 @@ from pygls.capabilities import ServerCapabilitiesBuilder
 from pygls.lsp.server import LanguageServer
 
 from dlsp import __version__
-from dlsp.backend import Backend, EngineLost, EngineTimeout, Health
-from dlsp.completion import Ask
+from dlsp.ahead import AFTER_S, choose_snippets, first_place, prepare_next, warm
+from dlsp.answers import Answers, language_of
+from dlsp.backend import Backend, EngineLost, EngineTimeout
+from dlsp.completion import Ask, Desk, Filled
+from dlsp.cursor import Cursor
 from dlsp.document import Documents, Encoding
+from dlsp.flights import Flights
 from dlsp.lifetime import wait_for_death
+from dlsp.memory import Memory
+from dlsp.pauses import Pauses, Place, Scope
 from dlsp.protocol import Protocol, plain_converter
-from dlsp.reply import Answer, detail
+from dlsp.reply import Answer
 from dlsp.scheduler import Scheduler
 from dlsp.settings import Settings, parse
+from dlsp.status import EngineState, Status, engine_state
+from dlsp.surroundings import Surroundings
+from dlsp.timing import Pace
 from engine.request import EngineError
 
 #: How often a starting engine is asked how far it is.
@@ -47,11 +56,17 @@ class Session(LanguageServer):
             "dlsp", __version__, protocol_cls=Protocol, converter_factory=plain_converter
         )
         self.settings = Settings()
+        self.initialized = False
         self.scheduler: Scheduler[Answer] = Scheduler()
         self._options: object = None
-        self._details: dict[str, dict[str, Any]] = {}
+        self.answers = Answers()
         self._backend: Backend | None = None
-        self._status: tuple[str, str] | None = None
+        self.status = Status(self._send_status)
+        self.pace = Pace()
+        self._memory = Memory()
+        self._flights: Flights[Filled] = Flights()
+        self._surroundings = Surroundings()
+        self._pauses = Pauses()
         self._said: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
@@ -79,6 +94,46 @@ class Session(LanguageServer):
             else:
                 self._backend = Backend.local(settings)
         return self._backend
+
+    @property
+    def desk(self) -> Desk:
+        """What the next request works with."""
+        self._surroundings.open_folders(self.documents.folder_paths())
+        return Desk(
+            documents=self.documents,
+            backend=self.backend,
+            settings=self.settings,
+            memory=self._memory,
+            pace=self.pace,
+            flights=self._flights,
+            surroundings=self._surroundings,
+        )
+
+    def prepare_next(self, ask: Ask, answer: Answer) -> None:
+        """Have the suggestion behind this one ready, if nobody asks for another in the meantime."""
+        document, shown, desk = self.documents.find(ask.uri), answer.suggestion, self.desk
+        if document is None or answer.error is not None:
+            return
+        # An engine elsewhere may count requests, and cannot be told that this one may be late.
+        if shown is None or ask.selected or self.settings.engine_url:
+            self.warm(ask.uri, ask.position)
+            return
+        revision, cursor = document.revision, Cursor.at(document, ask.position)
+
+        async def work() -> None:
+            if document.revision == revision:
+                await choose_snippets(cursor, desk)
+                await prepare_next(ask.uri, cursor, shown, desk)
+
+        self.scheduler.when_idle(work, after_s=AFTER_S)
+
+    def warm(self, uri: str, position: lsp.Position | None = None) -> None:
+        """Have the context of a resting cursor ready; of a document just opened, its first part."""
+        document = self.documents.find(uri)
+        if document is None or not self.initialized or self.paused(uri):
+            return
+        cursor = Cursor.at(document, position or first_place(document.line_count))
+        self.scheduler.when_idle(lambda: warm(cursor, self.desk), after_s=AFTER_S)
 
     def open_documents(self, params: lsp.InitializeParams) -> None:
         """Put our documents in place of pygls' own, in the encoding that it will announce."""
@@ -118,12 +173,17 @@ class Session(LanguageServer):
             if problem not in self._said:
                 self._said.add(problem)
                 self._log(problem, lsp.MessageType.Warning)
-        changed = parsed.settings.engine_identity != self.settings.engine_identity
-        self.settings = parsed.settings
+        before, self.settings = self.settings, parsed.settings
+        if self.settings != before:
+            self._memory = Memory()  # what was suggested under other settings does not count
+        others = self.settings.engine_identity != before.engine_identity
+        limits = self.settings.engine_limits != before.engine_limits
+        self.status.engine_at(self.settings.engine_url)
+        self.answers.keep_figures = self.settings.developer.scorecard
         logging.getLogger("dlsp").setLevel(self.settings.log_level.upper())
-        if changed and self._backend is not None:
+        if (others or limits) and self._backend is not None:
             previous, self._backend = self._backend, None
-            self.in_background(previous.close())
+            self.in_background(_part_with(previous, end=limits and not others))
 
     def watch_engine(self) -> None:
         """Start the engine if need be, and report how far it is until it is ready."""
@@ -135,20 +195,29 @@ class Session(LanguageServer):
         while True:
             asking = asyncio.ensure_future(self.backend.health())
             if not (await asyncio.wait({asking}, timeout=WATCH_INTERVAL_S))[0] and not heard:
-                self.set_status("starting", "starting the engine")
+                self.status.engine(EngineState(state="starting", message="starting the engine"))
             try:
                 health = await asking
             except EngineError as error:
-                self.set_status("error", str(error))
+                self.status.engine(EngineState(state="error", message=str(error)))
                 return
             heard = True
-            self.set_status(health.status, _message(health))
+            self.status.engine(engine_state(health))
             if health.status in ("ready", "error"):
                 return
             await asyncio.sleep(WATCH_INTERVAL_S)
 
+    async def restart_engine(self) -> None:
+        """End the local engine, for everybody, and start it again; a remote one is left alone."""
+        self.status.engine(EngineState(state="starting", message="restarting the engine"))
+        try:
+            await self.backend.stop_engine()
+        except EngineError as error:
+            self.engine_failed(error)
+        self.watch_engine()
+
     def engine_answered(self, model: str) -> None:
-        self.set_status("ready", model)
+        self.status.engine(EngineState(state="ready", message=model, model=model))
 
     def engine_failed(self, error: EngineError) -> None:
         """An expected failure: a status, never a popup."""
@@ -157,28 +226,43 @@ class Session(LanguageServer):
             # It may be loading, or just be coming back: its own word counts.
             self.watch_engine()
         else:
-            self.set_status("error", str(error))
+            self.status.engine(EngineState(state="error", message=str(error)))
 
-    def set_status(self, state: str, message: str) -> None:
-        """Tell the client, when something has changed."""
-        if self._status != (state, message):
-            self._status = (state, message)
-            self.protocol.send_notification("dlsp/status", {"state": state, "message": message})
+    def _send_status(self, state: dict[str, Any]) -> None:
+        self.protocol.send_notification("dlsp/status", state)
 
-    def remember(self, ask: Ask, answer: Answer) -> None:
-        """Keep the detail of an open document's last answer for `dlsp/why`."""
+    def pause(self, scope: Scope, uri: str | None, *, paused: bool) -> None:
+        """Be silent, or go on."""
+        self._pauses.set(scope, None if uri is None else self._place(uri), paused=paused)
+        self.status.pause(self._pauses.everywhere)
+
+    def paused(self, uri: str) -> str | None:
+        """Why there is silence in a document, if the user wanted it."""
+        return self._pauses.reason(self._place(uri))
+
+    def _place(self, uri: str) -> Place:
+        document = self.documents.find(uri)
+        return Place(uri=uri, language=language_of(document) if document else "")
+
+    def remember(self, ask: Ask, answer: Answer) -> str | None:
+        """Keep an open document's last answer for `dlsp/why`; the id of what is shown, if any."""
         total_ms = (time.perf_counter() - ask.received) * 1000.0
         logger.debug("answered in %.0f ms: %s", total_ms, answer.reason or "a suggestion")
-        if self.documents.find(ask.uri) is not None:
-            self._details[ask.uri] = detail(answer, total_ms=total_ms)
-
-    def why(self, uri: str) -> dict[str, Any] | None:
-        return self._details.get(uri)
+        document = self.documents.find(ask.uri)
+        if document is None:
+            return None
+        suggestion_id = self.answers.remember(document, answer, total_ms=total_ms)
+        if suggestion_id is not None:
+            self.status.answered(total_ms)
+        return suggestion_id
 
     def forget(self, uri: str) -> None:
         """A document was closed: nobody waits for its completion any more."""
         self.scheduler.supersede(uri)
-        self._details.pop(uri, None)
+        self.answers.forget(uri)
+        self._memory.forget(uri)
+        self._flights.end(uri)
+        self._surroundings.forget(uri)
 
     def watch_editor(self, process_id: int) -> None:
         """End this process when the editor's is gone."""
@@ -193,6 +277,8 @@ class Session(LanguageServer):
     async def end(self) -> None:
         """Let go of the engine, which goes on serving other editors."""
         self.scheduler.supersede_all()
+        self._flights.end_all()
+        await self.answers.close()
         backend, self._backend = self._backend, None
         if backend is not None:
             with contextlib.suppress(TimeoutError, EngineError):
@@ -218,10 +304,9 @@ class Session(LanguageServer):
         self.window_log_message(lsp.LogMessageParams(type=kind, message=f"dlsp: {message}"))
 
 
-def _message(health: Health) -> str:
-    if health.status == "ready":
-        return health.model or ""
-    if health.progress is not None and health.progress[2] > 0:
-        what, done, total = health.progress
-        return f"{what}, {done / total:.0%}"
-    return health.message
+async def _part_with(backend: Backend, *, end: bool) -> None:
+    """Let go of an engine; `end`: it was started with other limits, so the next starts anew."""
+    with contextlib.suppress(EngineError):
+        if end:
+            await backend.stop_engine()
+    await backend.close()

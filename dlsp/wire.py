@@ -85,6 +85,10 @@ def render_request(request: InfillRequest, model: str | None, *, extended: bool)
             "want": request.want,
             "mode": request.mode,
             "syntax": request.syntax,
+            "patience_ms": request.patience_ms,
+            "guess": request.guess,
+            "snippets": [{"path": s.path, "text": s.text} for s in request.snippets],
+            "idle": request.idle,
         }
     return fields
 
@@ -94,7 +98,8 @@ def parse_reply(body: object, request: InfillRequest, backend: str) -> BackendRe
     fields = _mapping(body)
     choices = fields.get("choices")
     choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
-    text = choice.get("text")
+    # a few FIM endpoints answer in the shape of a chat
+    text = choice.get("text", _mapping(choice.get("message")).get("content"))
     if not isinstance(text, str):
         raise RemoteError("the engine's answer holds no choices[0].text; is it a FIM endpoint?")
     usage, ours = _mapping(fields.get("usage")), _mapping(fields.get("dlsp"))
@@ -114,6 +119,7 @@ def parse_reply(body: object, request: InfillRequest, backend: str) -> BackendRe
             base=_count(sources.get("base")),
             lookup=_count(sources.get("lookup")),
             denoiser=_count(sources.get("denoiser")),
+            memory=_count(sources.get("memory")),
         ),
         syntax=_one_of(ours.get("syntax"), _VERDICTS, "unknown"),
         repaired=ours.get("repaired") is True,

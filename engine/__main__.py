@@ -27,6 +27,7 @@ _INTERRUPTED, _BUG, _BROKEN_PIPE = 130, 70, 141
 
 #: Commands with a parser of their own: (module, what they do).
 _DELEGATED = {
+    "about": ("engine.about_command", "print what this installation can run, as JSON"),
     "infill": ("engine.infill_command", "fill the hole at a place of a file, and print the text"),
     "corpus": (
         "engine.training.corpus.command",
@@ -114,6 +115,12 @@ def _add_serve(commands: _Commands) -> None:
         help="drop the model after so long unused (default 600; 0: never)",
     )
     serve.add_argument(
+        "--memory-mb",
+        type=_count,
+        metavar="N",
+        help="keep contexts of at most so many megabytes between requests (default 512)",
+    )
+    serve.add_argument(
         "--threads", type=_count, metavar="N", help="CPU threads (default: all cores)"
     )
     serve.set_defaults(run=_serve)
@@ -176,6 +183,7 @@ def _serve(options: argparse.Namespace) -> int:
             endpoint=options.endpoint,
             idle_exit=options.idle_exit,
             idle_unload=options.idle_unload,
+            memory_mb=options.memory_mb,
             threads=options.threads,
         )
     )
@@ -200,29 +208,10 @@ def _pull(options: argparse.Namespace) -> int:
 
 
 def _models(options: argparse.Namespace) -> int:
-    from engine.catalog import default_model, is_cached, known
+    from engine.model_list import rows, table
 
-    rows = [
-        {
-            "name": entry.name,
-            "default": entry.name == default_model(),
-            "cached": is_cached(entry),
-            "megabytes": round(entry.asset.size / 1e6),
-            "licence": entry.licence,
-            "description": entry.description,
-        }
-        for entry in known()
-    ]
-    if options.json:
-        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
-        return 0
-    for row in rows:
-        mark = "*" if row["default"] else " "
-        where = "cached" if row["cached"] else "to fetch"
-        sys.stdout.write(
-            f"{mark} {row['name']:<20} {row['megabytes']:>5} MB  {where:<9} {row['licence']:<11} "
-            f"{row['description']}\n"
-        )
+    listed = rows()
+    sys.stdout.write(json.dumps(listed, indent=2) + "\n" if options.json else table(listed))
     return 0
 
 

@@ -78,6 +78,7 @@ class Api:
                 "weights": self._identity.weights,
                 "pid": self._identity.pid,
                 "clients": self._presence.clients,
+                "requests": self._worker.requests,
                 "progress": progress,
             }
         )
@@ -109,6 +110,17 @@ class Api:
             return Response(status_code=499)  # nobody is there to read it
         return JSONResponse(_whole_answer(self._head(), result))
 
+    async def warm(self, request: Request) -> Response:
+        """Encode the context of a completion request that may come, when there is time for it."""
+        wanted = parse_completion(await _limited_body(request))
+        self._check_model(wanted)
+        with self._presence.working():
+            job = self._worker.warm(wanted.infill)
+            result = await result_or_disconnect(job, request.receive)
+        if result is None:
+            return Response(status_code=499)
+        return JSONResponse(_whole_answer(self._head(), result))
+
     def _check_model(self, wanted: Completion) -> None:
         known = (None, "", "default", self._identity.model, self._worker.state.model)
         if wanted.model not in known:
@@ -130,6 +142,7 @@ def create_app(api: Api, presence: Presence, *, token: str | None) -> ASGIApp:
     app = Starlette(
         routes=[
             Route("/v1/fim/completions", api.complete, methods=["POST"]),
+            Route("/v1/dlsp/warm", api.warm, methods=["POST"]),
             Route("/v1/models", api.models, methods=["GET"]),
             Route("/v1/attach", api.attach, methods=["GET"]),
             Route("/v1/shutdown", api.shutdown, methods=["POST"]),

@@ -10,7 +10,7 @@ from typing import Literal
 
 from engine.tokenizer import Tokenizer
 
-Source = Literal["base", "lookup", "denoiser"]
+Source = Literal["base", "lookup", "denoiser", "memory"]
 MASKED = -1
 
 

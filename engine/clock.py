@@ -1,23 +1,38 @@
-"""Time and cancellation of one request."""
+"""Time and cancellation of one request, and when what is committed is worth stopping for."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-from engine.canvas import Canvas
+#: An answer that comes late anyway says at least so many words or signs.
+_LEAST_SIGNS = 4
+_SIGN = re.compile(r"\w+|[^\w\s]")
+_OPENERS, _CLOSERS = "([{", ")]}"
 
-#: With nothing committed, an answer may take this long: late is welcome at a resting cursor.
-PATIENCE_MS = 2000.0
+
+class HasText(Protocol):
+    """A canvas: what it says so far."""
+
+    @property
+    def text(self) -> str: ...
 
 
 class Clock:
-    """Counts from its making; `deadline_ms` None means no deadline."""
+    """Counts from its making; `deadline_ms` None means no deadline.
 
-    def __init__(self, deadline_ms: float | None, cancelled: Callable[[], bool]) -> None:
+    With nothing worth showing at the deadline, the work may go on until `patience_ms`.
+    """
+
+    def __init__(
+        self, deadline_ms: float | None, cancelled: Callable[[], bool], *, patience_ms: float = 0.0
+    ) -> None:
         self._started = time.perf_counter()
         self._deadline_ms, self.cancelled = deadline_ms, cancelled
+        self._last_ms = max(deadline_ms or 0.0, patience_ms)
         self._stages: dict[str, float] = {}
 
     def elapsed_ms(self) -> float:
@@ -41,16 +56,24 @@ class Clock:
         """Whether the deadline has not struck."""
         return self._deadline_ms is None or self.elapsed_ms() < self._deadline_ms
 
-    def stop(self, canvas: Canvas) -> str | None:
+    def stop(self, canvas: HasText) -> str | None:
         """Why the loop should stop before its next forward, if it should.
 
-        The deadline strikes once something is committed; with nothing but white space it waits
-        for `PATIENCE_MS`.
+        Behind the deadline that is as soon as something worth showing is committed.
         """
         if self.cancelled():
             return "cancelled"
         if self.time_left():
             return None
-        assert self._deadline_ms is not None
-        late = self.elapsed_ms() >= max(self._deadline_ms, PATIENCE_MS)
-        return "deadline" if canvas.text.strip() or late else None
+        late = self.elapsed_ms() >= self._last_ms
+        return "deadline" if late or is_worth_showing(canvas.text) else None
+
+
+def is_worth_showing(text: str) -> bool:
+    """Whether a text that was cut short helps whoever reads it: a few signs, no bracket open.
+
+    One word at the deadline would be taken for the whole suggestion, and replace it.
+    """
+    signs = _SIGN.findall(text)
+    opened = sum((sign in _OPENERS) - (sign in _CLOSERS) for sign in signs)
+    return len(signs) >= _LEAST_SIGNS and opened <= 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.digest import cache_dir
 from engine.tokenizer import Tokenizer
 
-FORMAT = 5
+FORMAT = 6
 WEIGHTS, TOKENIZER, META = "int8.safetensors", "tokenizer.json", "meta.json"
 
 

@@ -8,7 +8,7 @@ canvas is denoised to the end, the base's likelihood finds the tokens to mask ag
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -17,7 +17,7 @@ from engine.cache import Stream
 from engine.canvas import Canvas, Committed, Draft, Source
 from engine.choice import Chooser, Chosen
 from engine.drafting import Drafter, Proposal
-from engine.lookup import Lookup
+from engine.lookup import Lookup, Remembered
 from engine.model.transformer import Transformer
 from engine.request import InfillRequest
 
@@ -28,10 +28,12 @@ REMASK_BELOW = 0.1
 
 @dataclass(slots=True, kw_only=True)
 class Spent:
-    """Counters of one request: base forwards, denoising steps, milliseconds."""
+    """Counters of one request: base forwards, denoising steps, canvases that were filled in a CUDA
+    graph, milliseconds."""
 
     forwards: int = 0
     steps: int = 0
+    graphs: int = 0
     denoise_ms: float = 0.0
     verify_ms: float = 0.0
 
@@ -50,8 +52,10 @@ class Loop:
         self.base, self.stream, self.chooser, self.drafter = base, stream, chooser, drafter
         self.mode, self.max_tokens = request.mode, request.max_tokens
         self.steps, self.threshold = request.steps, request.threshold
+        self.guess = request.guess
         self.context = len(stream)
         self.spent = Spent()
+        self.on_verified: Callable[[Canvas, Sequence[Draft], int], None] | None = None
         self._reindex()
 
     def run(self, canvas: Canvas, stop: Stop) -> str:
@@ -61,34 +65,46 @@ class Loop:
         """
         started, denoised = time.perf_counter(), self.spent.denoise_ms
         self._encode_committed(canvas)
+        remembered = self._remembered(canvas)
         chosen = self._choose(self.stream.last_hidden(), canvas)
         while True:
             reason = self._commit(canvas, chosen, "base") or stop(canvas)
             if reason is not None:
                 break
-            proposal = self._propose(canvas, chosen.token_id)
+            proposal = self._propose(canvas, chosen.token_id, remembered)
             reason, chosen = self._verify(canvas, proposal)
             if reason is not None:
                 break
         total = (time.perf_counter() - started) * 1e3
         self.spent.verify_ms += total - (self.spent.denoise_ms - denoised)
+        if reason in ("cancelled", "deadline"):
+            self.drafter.unfinished.keep(self.chooser.hole.prefix, canvas.text)
         return reason
 
-    def _propose(self, canvas: Canvas, token_id: int) -> Proposal:
+    def _remembered(self, canvas: Canvas) -> Remembered:
+        """What may come here by the request's guess, or by the last request that was cut off."""
+        guess = self.guess or self.drafter.unfinished.behind(self.chooser.hole.prefix)
+        spell = canvas.spell.decode("utf-8", "ignore")
+        return Remembered(self.chooser.vocabulary.tokenizer.encode(spell + guess) if guess else ())
+
+    def _propose(self, canvas: Canvas, token_id: int, remembered: Remembered) -> Proposal:
         if self.mode == "ar" or canvas.unspelled:
             return Proposal(drafts=())
         started = time.perf_counter()
         room = self.max_tokens - canvas.fresh
         self._index(canvas)
-        if self.mode == "verified":
+        remembered.follow(canvas.ids)
+        proposal = self.drafter.recall(remembered, room)
+        if not proposal.drafts and self.mode == "verified":
             proposal = self.drafter.propose(self.lookup, token_id, room)
-        else:
+        elif not proposal.drafts:
             proposal = self.drafter.denoise([token_id], room, self.steps, self.threshold)
         elapsed = (time.perf_counter() - started) * 1e3
         if proposal.steps:
             self.drafter.costs.saw_step(elapsed / proposal.steps)
         self.spent.denoise_ms += elapsed
         self.spent.steps += proposal.steps
+        self.spent.graphs += proposal.graph
         return proposal
 
     def _verify(self, canvas: Canvas, proposal: Proposal) -> tuple[str | None, Chosen]:
@@ -112,6 +128,8 @@ class Loop:
                 break
             chosen = self.chooser.choose(logits[row], canvas)
         self._learn(proposal, accepted)
+        if self.on_verified:
+            self.on_verified(canvas, drafts, accepted)
         self.stream.truncate(len(self.stream) - (len(drafts) - accepted))
         return reason, chosen
 
@@ -165,7 +183,9 @@ class Loop:
         self._indexed = len(canvas)
 
     def _learn(self, proposal: Proposal, accepted: int) -> None:
-        if proposal.match and proposal.drafts:
+        if proposal.recalled:
+            self.drafter.acceptance.saw_memory(proposal.recalled, accepted > 0)
+        elif proposal.match and proposal.drafts:
             self.drafter.acceptance.saw_lookup(proposal.match, accepted > 0)
         elif proposal.steps and self.mode == "verified":
             self.drafter.acceptance.saw_denoiser(accepted)

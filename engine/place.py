@@ -43,6 +43,7 @@ class ServeOptions:
     endpoint: Path | None = None
     idle_exit: float | None = None
     idle_unload: float | None = None
+    memory_mb: int | None = None
     threads: int | None = None
 
 

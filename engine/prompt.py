@@ -11,17 +11,20 @@ from dataclasses import dataclass
 from engine.tokenizer import Tokenizer
 
 _FIM = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+_FILES = ("<|repo_name|>", "<|file_sep|>")
 _ENDS = ("<|endoftext|>", "<|fim_pad|>", "<|file_sep|>", "<|repo_name|>", "<|im_end|>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptStyle:
     """`marker_ids`: the prefix, suffix and middle markers, empty for a base without such training;
-    `end_ids`: tokens that end the middle; `start_ids`: what stands before a plain prefix."""
+    `end_ids`: tokens that end the middle; `start_ids`: what stands before a plain prefix;
+    `file_ids`: the markers of a repository and of a file in it, for a base trained on both."""
 
     marker_ids: tuple[int, ...]
     end_ids: tuple[int, ...]
     start_ids: tuple[int, ...] = ()
+    file_ids: tuple[int, ...] = ()
 
     @property
     def trained(self) -> bool:
@@ -42,6 +45,10 @@ def style_of(tokenizer: Tokenizer) -> PromptStyle:
     ends = tuple(i for name in _ENDS if (i := tokenizer.special(name)) is not None)
     known = tuple(i for i in markers if i is not None)
     trained = len(known) == len(_FIM)
+    files = tuple(i for name in _FILES if (i := tokenizer.special(name)) is not None)
     return PromptStyle(
-        marker_ids=known if trained else (), end_ids=ends, start_ids=() if trained else ends[:1]
+        marker_ids=known if trained else (),
+        end_ids=ends,
+        start_ids=() if trained else ends[:1],
+        file_ids=files if trained and len(files) == len(_FILES) else (),
     )

@@ -6,13 +6,29 @@ This room knows nothing of tokens or tensors; both packages import it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 Mode = Literal["verified", "free", "ar"]
 Want = Literal["line", "block"]
+#: What follows is for models that denoise masks themselves; `engine.policy`, `engine.lengths` and
+#: `engine.slot_loop` say what each name does.
+PolicyName = Literal[
+    "one_per_step", "confidence", "factor", "entropy", "margin", "top_k", "speculative"
+]
+LengthName = Literal["fixed", "grow", "edit", "probe"]
+RemaskName = Literal["none", "remdm", "score"]
+MOST_SLOTS = 512
 
 #: Version of the wire between `dlsp` and `engine`; a client replaces an engine of another version.
-WIRE_VERSION = 1
+WIRE_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snippet:
+    """Text of another place that may help: `path` as the model should see it, with slashes."""
+
+    path: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +38,19 @@ class InfillRequest:
     `prefix` and `suffix` are text (LF or CRLF as in the file); the engine cuts them to its token
     budget. `max_tokens` bounds the returned tokens. `deadline_ms` counts from the engine's receipt;
     when it strikes, the longest valid prefix of what is committed is returned (None: no deadline).
+    With nothing worth showing by then, the answer may take up to `patience_ms` (from receipt too).
+    `guess` is text that may well come here, such as what is left of an earlier suggestion: the
+    first source of drafts. `snippets` are shown to the model before the prefix, the best last; they
+    are looked at when the context is anchored anew, not at every keystroke. `idle` marks work that
+    nobody waits for yet: any other request ends it.
     `steps` and `threshold` are for mode `free`: denoising steps per canvas (the last closes it),
     and the confidence from which a slot commits early; 1.0 commits one slot per step, and with
     `steps` at least the number of slots that is the one-per-step reference. `healing` off leaves
     both edges of the hole as they are; for measuring what it is worth.
+    Models that denoise masks themselves take a `policy` (None: the model's own) and its `strength`
+    (None: the policy's own), `left_bias` towards the left, `remask` for committed tokens, `length`
+    strategy (None: the model's own) with `slots` to begin with (None: the strategy's own), and
+    `exact`, which never takes keys and values that an exact pass would change.
     """
 
     prefix: str
@@ -43,6 +68,17 @@ class InfillRequest:
     steps: int = 4
     threshold: float = 0.6
     healing: bool = True
+    patience_ms: float = 2000.0
+    guess: str = ""
+    snippets: tuple[Snippet, ...] = ()
+    idle: bool = False
+    policy: PolicyName | None = None
+    strength: float | None = None
+    left_bias: float = 0.0
+    remask: RemaskName = "none"
+    length: LengthName | None = None
+    slots: int | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -57,15 +93,35 @@ class InfillRequest:
             raise BadRequest("steps must lie between 1 and 64, threshold between 0 and 1")
         if self.deadline_ms is not None and self.deadline_ms <= 0:
             raise BadRequest("deadline_ms must be positive")
+        if self.patience_ms < 0:
+            raise BadRequest("patience_ms must not be negative")
+        self._check_denoising()
+
+    def _check_denoising(self) -> None:
+        for name, value, known in (
+            ("policy", self.policy, get_args(PolicyName)),
+            ("length", self.length, get_args(LengthName)),
+            ("remask", self.remask, get_args(RemaskName)),
+        ):
+            if value is not None and value not in known:
+                raise BadRequest(f"{name} must be one of {', '.join(known)}, not {value!r}")
+        if self.policy == "speculative" and self.remask != "none":
+            raise BadRequest("policy speculative writes what one_per_step does: use remask none")
+        if (self.strength is not None and self.strength < 0) or self.left_bias < 0:
+            raise BadRequest("strength and left_bias must not be negative")
+        if self.slots is not None and not 1 <= self.slots <= MOST_SLOTS:
+            raise BadRequest(f"slots must lie between 1 and {MOST_SLOTS}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """How many of the returned tokens came from where."""
+    """How many of the returned tokens came from where; `memory`: from the request's guess, or from
+    a request before that was cut off."""
 
     base: int = 0
     lookup: int = 0
     denoiser: int = 0
+    memory: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +143,8 @@ class InfillResult:
     `tokens` counts the tokens of the returned text, `forwards` the base forwards that produced them
     (encoding the context not included), `steps` the denoising steps. `near_ties` counts choices
     whose top-2 logit margin lay under the model's epsilon. `syntax` is the verdict on the whole
-    document: ok, broken (then `text` is empty) or unknown (no grammar).
+    document: ok, broken (then `text` is empty) or unknown (no grammar). `kernels` names what
+    computed it, `graphs` counts the canvases that were filled in a CUDA graph.
     """
 
     text: str
@@ -104,6 +161,8 @@ class InfillResult:
     syntax: Literal["ok", "broken", "unknown"] = "unknown"
     repaired: bool = False
     confidence: float = 0.0
+    kernels: str = "cpu"
+    graphs: int = 0
     ms: StageTimes = field(default_factory=StageTimes)
 
     @property

@@ -54,13 +54,16 @@ def run(options: ServeOptions) -> int:
         import_for_inference("engine.engine")
         from engine.engine import Engine
 
-        return Engine.load(
+        engine = Engine.load(
             options.model,
             weights=options.weights,
             threads=options.threads,
             progress=progress,
             tokenizer=tokenizer,
         )
+        if options.memory_mb is not None:
+            engine.limit_memory(options.memory_mb)
+        return engine
 
     return run_with(options, load)
 

@@ -45,11 +45,16 @@ class SourceUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFile:
-    """One file of a model hub repository at a fixed revision."""
+    """One file of a model hub repository at a fixed revision.
+
+    `with_token`: show the hub the user's token (HF_TOKEN, or one that `hf auth login` has kept),
+    for models that one must agree to; without it a request says nothing of who asks.
+    """
 
     repo: str
     revision: str
     filename: str
+    with_token: bool = False
 
     @property
     def label(self) -> str:
@@ -73,7 +78,11 @@ class HubFile:
         start = part.stat().st_size if part.exists() else 0
         if start == size:
             return
-        headers = {"Accept-Encoding": "identity", "Range": f"bytes={start}-"}
+        headers = {
+            **self._headers(),
+            "Accept-Encoding": "identity",
+            "Range": f"bytes={start}-",
+        }
         timeout = httpx.Timeout(30.0, connect=HUB_PATIENCE_S)
         try:
             # The user's proxy settings apply here: a public file comes in, no code goes out.
@@ -89,6 +98,13 @@ class HubFile:
         if part.stat().st_size != size:
             raise SourceUnavailable("connection lost before the end")
 
+    def _headers(self) -> dict[str, str]:
+        from huggingface_hub import get_token
+
+        # httpx takes the token off where the hub sends us on to another host
+        token = get_token() if self.with_token else None
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
     def _locate(self, size: int) -> str:
         """The file's address, once the hub has confirmed that it has our file there."""
         from huggingface_hub import constants, hf_hub_url
@@ -96,13 +112,13 @@ class HubFile:
         if constants.HF_HUB_OFFLINE:
             raise SourceUnavailable("HF_HUB_OFFLINE is set")
         url = hf_hub_url(self.repo, self.filename, revision=self.revision)
-        metadata = _hub_metadata(url)
+        metadata = _hub_metadata(url, self.with_token)
         if metadata.size not in (None, size):
             raise SourceUnavailable(f"has another file there ({metadata.size} bytes)")
         return url
 
 
-def _hub_metadata(url: str) -> HfFileMetadata:
+def _hub_metadata(url: str, with_token: bool) -> HfFileMetadata:
     """Ask the hub about a file, for `HUB_PATIENCE_S` at most, name resolution included."""
     from huggingface_hub import get_hf_file_metadata
 
@@ -111,7 +127,8 @@ def _hub_metadata(url: str) -> HfFileMetadata:
 
     def ask() -> None:
         try:
-            answers.append(get_hf_file_metadata(url, token=False, timeout=HUB_PATIENCE_S))
+            token = None if with_token else False
+            answers.append(get_hf_file_metadata(url, token=token, timeout=HUB_PATIENCE_S))
         except Exception as error:
             failures.append(error)
 

@@ -1,8 +1,8 @@
 """Converted weights, cached and memory-mapped; and a base built from them.
 
-A checkpoint is converted once to packed 7-bit weights (about 670 MB for 0.5B parameters with an
-untied head) and opened by `mmap` afterwards: nothing is copied or laid out at start. Knows where
-tensors lie, not what they compute.
+A checkpoint is converted once to packed weights of 7 bits, or of 5 where they have no more (about
+590 MB for 0.5B parameters with an untied head), and opened by `mmap` afterwards: nothing is copied
+or laid out at start. Knows where tensors lie, not what they compute.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from torch import Tensor
 from engine import converted, packed_file
 from engine.kernels import cpu, reference
 from engine.kernels.packing import GROUP, Packed
+from engine.model import config as model_config
 from engine.model.config import ModelConfig
 from engine.model.linear import FloatLinear, Linear, PackedLinear
+from engine.model.traits import Traits
 from engine.model.transformer import Embedding, Head, Layer, Transformer
 from engine.packed_file import PackedFile
 from engine.request import DownloadError, WeightsError
@@ -33,15 +35,20 @@ from engine.weights import Checkpoint, open_checkpoint, read
 
 Progress = Callable[[str, int, int], None]
 
+_EMBED_ROWS = 16_384
 
-def convert(source: Path, folder: Path, progress: Progress | None = None) -> None:
+
+def convert(
+    source: Path, folder: Path, progress: Progress | None = None, traits: Traits | None = None
+) -> None:
     """Write the packed form of the checkpoint at `source` into `folder`, unless it is there.
 
-    Raises WeightsError for a bad checkpoint, DownloadError when the disk is full.
+    `traits`: what is known of the model beside its files. Raises WeightsError for a bad checkpoint,
+    DownloadError when the disk is full.
     """
     if converted.is_current(folder):
         return
-    checkpoint = open_checkpoint(source)
+    checkpoint = open_checkpoint(source, traits)
     tensors, matrices = _packed_tensors(checkpoint, progress)
     tokenizer = load_tokenizer(checkpoint)
     meta = {"format": converted.FORMAT, "config": asdict(checkpoint.config)}
@@ -78,7 +85,7 @@ def open_int8(
     folder, where somebody has begun to read it already."""
     try:
         meta = json.loads((folder / converted.META).read_text(encoding="utf-8"))
-        config = ModelConfig(**meta["config"])
+        config = model_config.from_plain(meta["config"])
         file = PackedFile(folder / converted.WEIGHTS)
         with ThreadPoolExecutor(max_workers=1) as pool:
             tokenizer = tokenizer or pool.submit(converted.read_tokenizer, folder)
@@ -109,15 +116,17 @@ def _int8_base(config: ModelConfig, file: PackedFile, depths: tuple[int, ...]) -
         biased = config.qkv_bias and name.endswith("qkv")
         return PackedLinear(file.matrix(name), get(name + ".bias") if biased else None)
 
-    layers = tuple(_layer(n, get, linear) for n in range(config.layers))
+    layers = tuple(_layer(n, config, get, linear) for n in range(config.layers))
     embedding = Embedding(get("embed"), get("embed.scale"))
     end = Head(get("norm"), linear("head"), config.norm_eps, cpu)
     return Transformer(config, embedding, layers, end, depths, cpu)
 
 
-def open_float(source: Path, depths: tuple[int, ...]) -> tuple[Transformer, Tokenizer]:
+def open_float(
+    source: Path, depths: tuple[int, ...], traits: Traits | None = None
+) -> tuple[Transformer, Tokenizer]:
     """The base in float32, straight from the checkpoint: the reference for the packed one."""
-    checkpoint = open_checkpoint(source)
+    checkpoint = open_checkpoint(source, traits)
     config = checkpoint.config
     tensors = fused_reader(checkpoint)
 
@@ -125,13 +134,15 @@ def open_float(source: Path, depths: tuple[int, ...]) -> tuple[Transformer, Toke
         bias = tensors(name + ".bias") if config.qkv_bias and name.endswith("qkv") else None
         return FloatLinear(tensors(name), bias)
 
-    layers = tuple(_layer(n, tensors, linear) for n in range(config.layers))
+    layers = tuple(_layer(n, config, tensors, linear) for n in range(config.layers))
     head = Head(tensors("norm"), linear("head"), config.norm_eps, reference)
     base = Transformer(config, Embedding(tensors("embed")), layers, head, depths, reference)
     return base, load_tokenizer(checkpoint)
 
 
-def _layer(n: int, get: Callable[[str], Tensor], linear: Callable[[str], Linear]) -> Layer:
+def _layer(
+    n: int, config: ModelConfig, get: Callable[[str], Tensor], linear: Callable[[str], Linear]
+) -> Layer:
     at = f"layers.{n}."
     return Layer(
         attn_norm=get(at + "attn_norm"),
@@ -140,6 +151,8 @@ def _layer(n: int, get: Callable[[str], Tensor], linear: Callable[[str], Linear]
         ffn_norm=get(at + "ffn_norm"),
         gate_up=linear(at + "gate_up"),
         down=linear(at + "down"),
+        q_norm=get(at + "q_norm") if config.qk_norm else None,
+        k_norm=get(at + "k_norm") if config.qk_norm else None,
     )
 
 
@@ -151,7 +164,12 @@ def fused_reader(checkpoint: Checkpoint) -> Callable[[str], Tensor]:
         "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
         "down": ("mlp.down_proj",),
     }
-    norms = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
+    norms = {
+        "attn_norm": "input_layernorm",
+        "ffn_norm": "post_attention_layernorm",
+        "q_norm": "self_attn.q_norm",
+        "k_norm": "self_attn.k_norm",
+    }
     top = {
         "embed": "model.embed_tokens.weight",
         "norm": "model.norm.weight",
@@ -181,6 +199,7 @@ def _packed_tensors(
         names += [f"layers.{n}.{part}" for part in ("qkv", "out", "gate_up", "down")]
         plain += [f"layers.{n}.attn_norm", f"layers.{n}.ffn_norm"]
         plain += [f"layers.{n}.qkv.bias"] if config.qkv_bias else []
+        plain += [f"layers.{n}.{norm}" for norm in ("q_norm", "k_norm") if config.qk_norm]
     tensors = {name: get(name) for name in plain}
     tensors["embed"], tensors["embed.scale"] = _quantised_rows(get("embed"))
     matrices = {}
@@ -193,6 +212,12 @@ def _packed_tensors(
 
 def _quantised_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """weight [V, H] -> int8 codes [V, H], scales [V, groups] float16, for looking rows up."""
+    # in parts: a large vocabulary takes gigabytes in float32, and this several copies
+    codes, scales = zip(*(_quantised_part(part) for part in weight.split(_EMBED_ROWS)), strict=True)
+    return torch.cat(codes), torch.cat(scales)
+
+
+def _quantised_part(weight: Tensor) -> tuple[Tensor, Tensor]:
     rows, width = weight.shape
     groups = width // GROUP if width % GROUP == 0 else 1
     parts = weight.view(rows, groups, -1)

@@ -1,7 +1,7 @@
 """Text <-> token ids, byte-exact.
 
-Built from GGUF metadata or a hub `tokenizer.json` on the `tokenizers` library. Special tokens are
-never read out of user text, and no normaliser changes it: what is encoded is spelled exactly.
+Built from a published definition (tokenizer_files.py) on the `tokenizers` library. Special tokens
+are never read out of user text, and no normaliser changes it: what is encoded is spelled exactly.
 """
 
 from __future__ import annotations
@@ -14,31 +14,11 @@ from typing import Any
 
 from tokenizers import Tokenizer as HfTokenizer
 
+from engine import tokenizer_files
 from engine.request import WeightsError
 from engine.token_table import TokenTable
+from engine.tokenizer_files import Definition
 
-_QWEN_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-#: GGUF's name of the pre-tokenizer -> its definition as the `tokenizers` library reads it
-_PRE_TOKENIZERS: dict[str, list[dict[str, Any]]] = {
-    "qwen2": [
-        {
-            "type": "Split",
-            "pattern": {"Regex": _QWEN_PATTERN},
-            "behavior": "Isolated",
-            "invert": False,
-        },
-        _BYTE_LEVEL | {"use_regex": False},
-    ],
-    "smollm": [
-        {"type": "Digits", "individual_digits": True},
-        _BYTE_LEVEL | {"use_regex": True},
-    ],
-}
-_SPELLED, _SPECIAL = (1, 6), (3, 4)  # GGUF token types: normal, byte; control, user-defined
 #: Of the second format are definitions without a token table.
 _FORMAT, _WITHOUT_TABLE = "dlsp-tokenizer-3", "dlsp-tokenizer-2"
 #: What a tokenizer must spell unchanged: spaces, line ends, accents, wide characters.
@@ -70,60 +50,37 @@ class Tokenizer:
     @classmethod
     def from_gguf(cls, meta: Mapping[str, Any]) -> Tokenizer:
         """From GGUF metadata of a byte-level BPE tokenizer."""
-        kind, pre = meta.get("tokenizer.ggml.model"), meta.get("tokenizer.ggml.pre")
-        if kind != "gpt2" or pre not in _PRE_TOKENIZERS:
-            raise WeightsError(f"tokenizer {kind!r} with pre-tokenizer {pre!r} is not supported")
-        tokens: list[str] = meta.get("tokenizer.ggml.tokens") or []
-        types: list[int] = meta.get("tokenizer.ggml.token_type") or []
-        merge_lines: list[str] = meta.get("tokenizer.ggml.merges") or []
-        if not merge_lines or len(tokens) != len(types):
-            raise WeightsError("the tokenizer in the GGUF file is incomplete; pull the model again")
-        plain = {t: i for i, t in enumerate(tokens) if types[i] in _SPELLED}
-        special = {t: i for i, t in enumerate(tokens) if types[i] in _SPECIAL}
-        pre_tokenizer = {"type": "Sequence", "pretokenizers": _PRE_TOKENIZERS[str(pre)]}
-        return cls._build(plain, merge_lines, special, pre_tokenizer)
+        return cls._build(tokenizer_files.from_gguf(meta))
 
     @classmethod
     def from_hub(cls, path: Path) -> Tokenizer:
-        """From a hub `tokenizer.json` (byte-level BPE)."""
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            model, pre_tokenizer = data["model"], data["pre_tokenizer"]
-            kind = model["type"]
-            merges = [m if isinstance(m, str) else " ".join(m) for m in model.get("merges", ())]
-        except (ValueError, KeyError, TypeError) as error:
-            raise WeightsError(f"{path} is not a tokenizer definition ({error!r})") from error
-        if kind != "BPE" or not pre_tokenizer:
-            raise WeightsError(f"{path} holds a {kind} tokenizer; a byte-level BPE is needed")
-        special = {t["content"]: t["id"] for t in data.get("added_tokens", [])}
-        plain = {t: i for t, i in model["vocab"].items() if t not in special}
-        return cls._build(plain, merges, special, pre_tokenizer)
+        """From a hub `tokenizer.json`, or a `vocab.json` and its neighbours (byte-level BPE)."""
+        return cls._build(tokenizer_files.from_hub(path))
 
     @classmethod
-    def _build(
-        cls,
-        plain: dict[str, int],
-        merges: list[str],
-        special: dict[str, int],
-        pre_tokenizer: dict[str, Any],
-    ) -> Tokenizer:
+    def _build(cls, given: Definition) -> Tokenizer:
         alphabet = set(_byte_alphabet())
-        if not plain or any(not alphabet.issuperset(token) for token in plain):
+        if not given.plain or any(not alphabet.issuperset(token) for token in given.plain):
             raise WeightsError("the tokenizer does not spell bytes; a byte-level BPE is needed")
-        size = 1 + max([*plain.values(), *special.values()])
+        size = 1 + max([*given.plain.values(), *given.special.values()])
         tokenizer: dict[str, Any] = {
             "version": "1.0",
             "truncation": None,
             "padding": None,
             "added_tokens": [],
             "normalizer": None,
-            "pre_tokenizer": pre_tokenizer,
+            "pre_tokenizer": given.pre_tokenizer,
             "post_processor": None,
             "decoder": None,
-            "model": {"type": "BPE", "vocab": plain, "merges": merges, "ignore_merges": False},
+            "model": {
+                "type": "BPE",
+                "vocab": given.plain,
+                "merges": given.merges,
+                "ignore_merges": given.ignore_merges,
+            },
         }
-        header = json.dumps({"format": _WITHOUT_TABLE, "size": size, "special": special})
-        built = cls(f"{header}\n{json.dumps(tokenizer, ensure_ascii=False)}")
+        head = {"format": _WITHOUT_TABLE, "size": size, "special": given.special}
+        built = cls(f"{json.dumps(head)}\n{json.dumps(tokenizer, ensure_ascii=False)}")
         probe = built.clean(_PROBE)
         if built.spell(built.encode(probe)) != probe.encode("utf-8"):
             raise WeightsError("the tokenizer changes text that it encodes; use another model")

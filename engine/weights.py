@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,78 +17,51 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine import special_tokens, tokenizer_files
+from engine.model import architectures, family, names
 from engine.model import config as model_config
+from engine.model.architectures import Architecture, Names
 from engine.model.config import ModelConfig
+from engine.model.family import Named
+from engine.model.names import expected_shapes
+from engine.model.rope import RopeScaling
+from engine.model.traits import CAUSAL, Traits
 from engine.request import WeightsError
 
 Read = Callable[[], Tensor]
 
-_GGUF_LAYER = {
-    "attn_norm.weight": "input_layernorm.weight",
-    "ffn_norm.weight": "post_attention_layernorm.weight",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_GGUF_TOP = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output.weight": "lm_head.weight",
-    "output_norm.weight": "model.norm.weight",
-}
 _LONGEST_ARRAY = 2**20  # entries; the largest vocabularies have a quarter
 _IGNORED = "rotary_emb.inv_freq"
+_ROPE_FACTORS = "rope_freqs.weight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """A model on disk: its config, lazily read float32 tensors by hub name, tokenizer source.
 
-    `tokenizer` is GGUF metadata (a mapping) or the path of a `tokenizer.json`.
+    `tokenizer` is GGUF metadata (a mapping) or the path that `tokenizer_files.find` found; `names`:
+    how the tensors are called in the file, for messages.
     """
 
     config: ModelConfig
     tensors: Mapping[str, Read]
     tokenizer: Mapping[str, Any] | Path
+    names: Names = "llama"
 
 
-def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a .gguf file or a hub-layout folder; raises WeightsError naming what is wrong."""
+def open_checkpoint(path: Path, traits: Traits | None = None) -> Checkpoint:
+    """Open a .gguf file or a hub-layout folder; raises WeightsError naming what is wrong.
+
+    `traits`: what is known of the model where its files do not say it (engine/catalog.py).
+    """
     if path.is_dir():
-        checkpoint = _open_folder(path)
+        checkpoint = _open_folder(path, traits)
     elif path.is_file():
-        checkpoint = _open_gguf(path)
+        checkpoint = _open_gguf(path, traits)
     else:
         raise WeightsError(f"no weights at {path}; give a .gguf file or a model folder")
     _check_names(checkpoint, path)
     return checkpoint
-
-
-def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Hub name -> shape of every tensor the config implies (`lm_head.weight` may be tied)."""
-    h, i, d = config.hidden, config.intermediate, config.head_dim
-    q, kv = config.heads * d, config.kv_heads * d
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (config.vocab, h),
-        "model.norm.weight": (h,),
-        "lm_head.weight": (config.vocab, h),
-    }
-    for n in range(config.layers):
-        layer = f"model.layers.{n}."
-        shapes[layer + "input_layernorm.weight"] = (h,)
-        shapes[layer + "post_attention_layernorm.weight"] = (h,)
-        for name, rows in (("q", q), ("k", kv), ("v", kv)):
-            shapes[f"{layer}self_attn.{name}_proj.weight"] = (rows, h)
-            if config.qkv_bias:
-                shapes[f"{layer}self_attn.{name}_proj.bias"] = (rows,)
-        shapes[layer + "self_attn.o_proj.weight"] = (h, q)
-        shapes[layer + "mlp.gate_proj.weight"] = (i, h)
-        shapes[layer + "mlp.up_proj.weight"] = (i, h)
-        shapes[layer + "mlp.down_proj.weight"] = (h, i)
-    return shapes
 
 
 def read(checkpoint: Checkpoint, name: str) -> Tensor:
@@ -98,7 +71,8 @@ def read(checkpoint: Checkpoint, name: str) -> Tensor:
         name = "model.embed_tokens.weight"
     tensor = checkpoint.tensors[name]()
     if tuple(tensor.shape) != want:
-        raise WeightsError(f"tensor {name} has shape {tuple(tensor.shape)}, expected {want}")
+        theirs = names.in_folder(name, checkpoint.names)
+        raise WeightsError(f"tensor {theirs} has shape {tuple(tensor.shape)}, expected {want}")
     return tensor
 
 
@@ -108,12 +82,20 @@ def _check_names(checkpoint: Checkpoint, path: Path) -> None:
     missing = sorted(expected - found - {"lm_head.weight"})
     extra = sorted(found - expected)
     if missing:
-        raise WeightsError(f"{path.name} lacks tensor {missing[0]} ({len(missing)} missing)")
+        first = names.in_folder(missing[0], checkpoint.names)
+        raise WeightsError(f"{path.name} lacks tensor {first} ({len(missing)} missing)")
     if extra:
-        raise WeightsError(f"{path.name} has an unknown tensor {extra[0]} ({len(extra)} unknown)")
+        first = names.in_folder(extra[0], checkpoint.names)
+        raise WeightsError(f"{path.name} has an unknown tensor {first} ({len(extra)} unknown)")
 
 
-def _open_gguf(path: Path) -> Checkpoint:
+def _with_family(config: ModelConfig, traits: Traits, named: Named) -> ModelConfig:
+    length = min(config.context_length, traits.context or config.context_length)
+    resolved = family.resolve(traits, named, config.vocab)
+    return replace(config, context_length=length, family=resolved)
+
+
+def _open_gguf(path: Path, traits: Traits | None) -> Checkpoint:
     try:
         reader = _gguf_reader(path)
         meta = {key: field.contents() for key, field in reader.fields.items()}
@@ -125,16 +107,41 @@ def _open_gguf(path: Path) -> Checkpoint:
     if "token_embd.weight" not in by_name:
         raise WeightsError(f"{path.name} lacks tensor token_embd.weight")
     config = model_config.from_gguf(meta, int(by_name["token_embd.weight"].shape[-1]))
+    if (factors := by_name.pop(_ROPE_FACTORS, None)) is not None:
+        config = replace(config, rope_scaling=_rope_factors(factors, config))
+    kind = architectures.of_gguf(config.architecture)
+    known = traits or _traits_of_gguf(meta, kind, config.architecture)
+    config = _with_family(config, known, special_tokens.of_gguf(meta))
     tensors: dict[str, Read] = {}
     for name, tensor in by_name.items():
-        if name == "rope_freqs.weight":
-            raise WeightsError(f"{path.name} scales RoPE ({name}), which is not supported")
-        # llama-architecture GGUF files interleave the rotary halves of q and k
         heads = 0
-        if config.architecture == "llama":
+        if kind.interleaved:
             heads = {"attn_q": config.heads, "attn_k": config.kv_heads}.get(name.split(".")[-2], 0)
-        tensors[_hub_name(name)] = partial(_dequantise, tensor, heads)
+        tensors[names.from_gguf(name)] = partial(_dequantise, tensor, heads)
     return Checkpoint(config=config, tensors=tensors, tokenizer=meta)
+
+
+def _traits_of_gguf(meta: Mapping[str, Any], kind: Architecture, arch: str) -> Traits:
+    """The architecture's, with what the metadata says of attention and logits."""
+    shifted = meta.get("diffusion.shift_logits")
+    if kind.traits.attention != "causal":
+        return kind.traits if shifted is None else replace(kind.traits, shifted=bool(shifted))
+    if meta.get(f"{arch}.attention.causal") is not False:
+        return kind.traits
+    # as llama.cpp reads a file without the key
+    begin = bool(meta.get("tokenizer.ggml.add_bos_token"))
+    return Traits(attention="bidirectional", shifted=shifted is not False, begin=begin)
+
+
+def _rope_factors(tensor: Any, config: ModelConfig) -> RopeScaling:
+    factors = _dequantise(tensor, 0).flatten().tolist()
+    if (
+        len(factors) != config.head_dim // 2
+        or config.rope_scaling
+        or not all(f > 0 for f in factors)
+    ):
+        raise WeightsError(f"tensor {_ROPE_FACTORS} does not fit the configuration")
+    return RopeScaling(kind="factors", factors=tuple(factors))
 
 
 def _gguf_reader(path: Path) -> Any:
@@ -177,43 +184,41 @@ def _dequantise(tensor: Any, heads: int) -> Tensor:
     return _unpermute(out, heads) if heads and out.shape[0] % (2 * heads) == 0 else out
 
 
-def _hub_name(name: str) -> str:
-    if name in _GGUF_TOP:
-        return _GGUF_TOP[name]
-    parts = name.split(".", 2)
-    if len(parts) == 3 and parts[0] == "blk":
-        rest = parts[2]
-        stem, _, kind = rest.rpartition(".")
-        mapped = _GGUF_LAYER.get(rest) or (
-            f"{_GGUF_LAYER[stem]}.{kind}" if stem in _GGUF_LAYER else None
-        )
-        if mapped:
-            return f"model.layers.{parts[1]}.{mapped}"
-    return name
-
-
 def _unpermute(weight: Tensor, heads: int) -> Tensor:
     rows = weight.shape[0]
     paired = weight.reshape(heads, rows // heads // 2, 2, *weight.shape[1:])
     return paired.swapaxes(1, 2).reshape(weight.shape).contiguous()
 
 
-def _open_folder(path: Path) -> Checkpoint:
-    config_path, tokenizer_path = path / "config.json", path / "tokenizer.json"
-    for needed in (config_path, tokenizer_path):
-        if not needed.is_file():
-            raise WeightsError(f"{path} has no {needed.name}; it is not a folder in the hub layout")
+def _open_folder(path: Path, traits: Traits | None) -> Checkpoint:
+    config_path, tokenizer = path / "config.json", tokenizer_files.find(path)
+    if not config_path.is_file() or tokenizer is None:
+        lacks = "tokenizer.json" if config_path.is_file() else "config.json"
+        raise WeightsError(f"{path} has no {lacks}; it is not a folder in the hub layout")
     raw = _json_object(config_path)
     config = model_config.from_hub(raw)
+    kind = architectures.of_hub(config.architecture)
+    if traits is None and raw.get("mask_token_id") is not None and kind.traits == CAUSAL:
+        raise WeightsError(
+            f"{path} has a mask token, but nothing says how the model denoises; "
+            "give --model NAME, one of `dlsp-engine models`, together with --weights"
+        )
+    named = special_tokens.of_folder(path, raw, tokenizer)
+    config = _with_family(config, traits or kind.traits, named)
     tensors: dict[str, Read] = {}
     for shard in _shards(path):
-        tensors.update(_open_shard(shard))
-    tied = raw.get("tie_word_embeddings")
+        tensors.update(_open_shard(shard, kind.names))
+    _check_head(model_config.plain_keys(raw).get("tie_word_embeddings"), tensors, path, kind.names)
+    return Checkpoint(config=config, tensors=tensors, tokenizer=tokenizer, names=kind.names)
+
+
+def _check_head(tied: Any, tensors: dict[str, Read], path: Path, called: Names) -> None:
+    """A tied head is the embedding, whatever the file holds; an untied one must be there."""
     if tied:
         tensors.pop("lm_head.weight", None)
     elif tied is False and "lm_head.weight" not in tensors:
-        raise WeightsError(f"{path.name} lacks tensor lm_head.weight (1 missing)")
-    return Checkpoint(config=config, tensors=tensors, tokenizer=tokenizer_path)
+        name = names.in_folder("lm_head.weight", called)
+        raise WeightsError(f"{path.name} lacks tensor {name} (1 missing)")
 
 
 def _json_object(path: Path) -> dict[str, Any]:
@@ -242,16 +247,16 @@ def _shards(path: Path) -> list[Path]:
     return shards
 
 
-def _open_shard(shard: Path) -> dict[str, Read]:
+def _open_shard(shard: Path, called: Names) -> dict[str, Read]:
     from safetensors import SafetensorError, safe_open
 
     try:
         handle = safe_open(shard, framework="pt")
-        names = list(handle.keys())
+        found = [name for name in list(handle.keys()) if not name.endswith(_IGNORED)]
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{shard} is not a readable safetensors file ({error})") from error
 
     def loader(name: str) -> Read:
         return lambda: handle.get_tensor(name).to(torch.float32)
 
-    return {name: loader(name) for name in names if not name.endswith(_IGNORED)}
+    return {names.from_hub(name, called): loader(name) for name in found}

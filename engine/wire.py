@@ -10,12 +10,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from engine.request import BadRequest, EngineError, InfillRequest, InfillResult
+from engine.request import BadRequest, EngineError, InfillRequest, InfillResult, Snippet
 
 #: Keys under `dlsp`. An unknown one is refused, so that a misspelt option is noticed.
 _EXTENSIONS = (
     "deadline_ms", "language", "path", "seed", "want", "mode", "explain", "syntax", "steps",
-    "threshold",
+    "threshold", "patience_ms", "guess", "snippets", "idle", "policy", "strength", "left_bias",
+    "remask", "length", "slots", "exact",
 )  # fmt: skip
 
 
@@ -50,6 +51,17 @@ def parse_completion(body: bytes) -> Completion:
         "syntax": _switch(extensions, "syntax"),
         "steps": _whole(extensions, "steps"),
         "threshold": _number(extensions, "threshold"),
+        "patience_ms": _number(extensions, "patience_ms"),
+        "guess": _text(extensions, "guess"),
+        "snippets": _snippets(extensions.get("snippets")),
+        "idle": _switch(extensions, "idle"),
+        "policy": _text(extensions, "policy"),
+        "strength": _number(extensions, "strength"),
+        "left_bias": _number(extensions, "left_bias"),
+        "remask": _text(extensions, "remask"),
+        "length": _text(extensions, "length"),
+        "slots": _whole(extensions, "slots"),
+        "exact": _switch(extensions, "exact"),
     }
     seed = _whole(extensions, "seed")
     given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
@@ -124,6 +136,16 @@ def _switch(fields: dict[str, Any], name: str) -> bool | None:
     return value
 
 
+def _snippets(value: object) -> tuple[Snippet, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise BadRequest("snippets must be a list of objects with path and text")
+    return tuple(
+        Snippet(path=_text(item, "path") or "", text=_text(item, "text") or "") for item in value
+    )
+
+
 def _stop(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
@@ -163,12 +185,15 @@ def render_figures(result: InfillResult) -> dict[str, Any]:
                 "base": sources.base,
                 "lookup": sources.lookup,
                 "denoiser": sources.denoiser,
+                "memory": sources.memory,
             },
             "steps": result.steps,
             "near_ties": result.near_ties,
             "syntax": result.syntax,
             "repaired": result.repaired,
             "confidence": result.confidence,
+            "kernels": result.kernels,
+            "graphs": result.graphs,
             "ms": {
                 "queue": ms.queue,
                 "encode": ms.encode,

@@ -1,5 +1,8 @@
 """One thread that owns the model: loads it, answers jobs in order, drops it when idle.
 
+Work that nobody waits for yet (idle jobs) is done when there is no other, and given up at once
+when other work comes.
+
 Knows requests, times and load states. Does not know HTTP, or what a model is made of.
 """
 
@@ -40,6 +43,8 @@ class Infiller(Protocol):
         on_text: Callable[[str], None] | None,
     ) -> InfillResult: ...
 
+    def warm(self, request: InfillRequest, cancelled: Callable[[], bool]) -> InfillResult: ...
+
 
 Factory = Callable[[Progress], Infiller]
 
@@ -66,10 +71,14 @@ class _LoadAborted(Exception):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Job:
-    """One request on its way. `cancel` may be called from any thread, any number of times."""
+    """One request on its way. `cancel` may be called from any thread, any number of times.
+
+    `warms`: only the context is wanted in the cache, no text.
+    """
 
     request: InfillRequest
     submitted: float
+    warms: bool = False
     on_text: Callable[[str], None] | None = None
     future: Future[InfillResult] = field(default_factory=Future)
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -94,8 +103,10 @@ class Worker:
         self._clock = clock
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()
+        self._idle_jobs: deque[Job] = deque()  # the newest comes first
         self._current: Job | None = None
         self._stopping = False
+        self.requests = 0  # since the start, idle ones not counted
         self._state = WorkerState(status="starting")
         self._infiller: Infiller | None = None
         self._loaded_at = clock()
@@ -113,11 +124,24 @@ class Worker:
 
     def submit(self, request: InfillRequest, on_text: Callable[[str], None] | None = None) -> Job:
         """Queue a request; the result or an `EngineError` arrives in the job's future."""
-        job = Job(request=request, submitted=self._clock(), on_text=on_text)
+        return self._queue(Job(request=request, submitted=self._clock(), on_text=on_text))
+
+    def warm(self, request: InfillRequest) -> Job:
+        """Queue the context of a request to be encoded when there is nothing else to do."""
+        request = replace(request, idle=True)
+        return self._queue(Job(request=request, submitted=self._clock(), warms=True))
+
+    def _queue(self, job: Job) -> Job:
         with self._changed:
             if self._stopping:
                 raise Stopped("the engine is finishing; ask again and another one will answer")
-            self._jobs.append(job)
+            if job.request.idle:
+                self._idle_jobs.append(job)
+            else:
+                self.requests += 1
+                self._jobs.append(job)
+                if self._current is not None and self._current.request.idle:
+                    self._current.cancelled.set()  # its future gets what there is: nothing
             self._changed.notify_all()
         return job
 
@@ -140,8 +164,9 @@ class Worker:
         """Take no more work, and cancel what there is."""
         with self._changed:
             self._stopping = True
-            waiting = [*self._jobs, *([self._current] if self._current else [])]
+            waiting = [*self._jobs, *self._idle_jobs, *([self._current] if self._current else [])]
             self._jobs.clear()
+            self._idle_jobs.clear()
             self._changed.notify_all()
         for job in waiting:
             job.cancel()
@@ -169,13 +194,13 @@ class Worker:
     def _next(self) -> Job | None:
         """Wait for a job, dropping the model when none comes for long; None: stop."""
         with self._changed:
-            while not self._jobs and not self._stopping:
+            while not self._jobs and not self._idle_jobs and not self._stopping:
                 patience_s = self._idle_unload_s if self._infiller is not None else None
-                if not self._changed.wait(patience_s) and not self._jobs:
+                if not self._changed.wait(patience_s) and not self._jobs and not self._idle_jobs:
                     self._unload("the model was dropped while idle; the next request loads it")
             if self._stopping:
                 return None
-            self._current = self._jobs.popleft()
+            self._current = self._jobs.popleft() if self._jobs else self._idle_jobs.pop()
             return self._current
 
     def _answer(self, job: Job) -> None:
@@ -218,7 +243,10 @@ class Worker:
             # answer to the first request would always be empty. Who will not wait hangs up.
             spent_ms = 1000.0 * max(0.0, started - max(job.submitted, self._loaded_at))
             left_ms = max(1.0, request.deadline_ms - spent_ms)
-            request = replace(request, deadline_ms=left_ms)
+            patience_ms = max(0.0, request.patience_ms - spent_ms)
+            request = replace(request, deadline_ms=left_ms, patience_ms=patience_ms)
+        if job.warms:
+            return infiller.warm(request, cancelled=job.cancelled.is_set)
         result = infiller.infill(request, cancelled=job.cancelled.is_set, on_text=job.on_text)
         total_ms = 1000.0 * (self._clock() - job.submitted)
         return replace(result, ms=replace(result.ms, queue=queue_ms, total=total_ms))

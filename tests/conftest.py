@@ -6,12 +6,23 @@ Everything under tests/e2e is an end-to-end test; fast tests never see the user'
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
 _E2E = Path(__file__).parent / "e2e"
 _REAL_WORK_S = 900
+
+
+def pytest_configure() -> None:
+    """Whatever a test starts must not count in the developer's own scorecard."""
+    os.environ["DLSP_DATA_DIR"] = tempfile.mkdtemp(prefix="dlsp-tests-")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ.get("DLSP_DATA_DIR", ""), ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,8 +51,9 @@ def _own_settings(
     """Hide the developer's settings; the cache with real weights only slow tests may see."""
     node = request.node
     slow = node.get_closest_marker("model") or node.get_closest_marker("e2e")
+    monkeypatch.setenv("DLSP_DATA_DIR", str(tmp_path / "dlsp-data"))
     for name in [name for name in os.environ if name.startswith("DLSP_")]:
-        if name != "DLSP_CACHE_DIR" or not slow:
+        if name != "DLSP_DATA_DIR" and (name != "DLSP_CACHE_DIR" or not slow):
             monkeypatch.delenv(name)
     if not slow:
         monkeypatch.setenv("DLSP_CACHE_DIR", str(tmp_path / "dlsp-cache"))

@@ -19,8 +19,8 @@ MAX_FUNCTION_LINES = 60
 MAX_KERNEL_LINES = 80
 MAX_PARAMETERS = 6
 
-#: What `dlsp` may see of the engine; both are free of torch.
-ENGINE_FOR_DLSP = {"engine.request", "engine.syntax"}
+#: What `dlsp` may see of the engine; all are free of torch.
+ENGINE_FOR_DLSP = {"engine.credentials", "engine.request", "engine.syntax"}
 HEAVY = {"torch", "numpy", "transformers", "triton", "safetensors", "tokenizers", "gguf"}
 
 

@@ -1,4 +1,5 @@
-"""What the models compute with: `reference` is the meaning, `cpu` the compiled form of the same."""
+"""What the models compute with: `reference` and `reference_step` are the meaning, `cpu` is the same
+in C, `triton` for GPUs."""
 
 from __future__ import annotations
 
@@ -6,15 +7,10 @@ from typing import Protocol
 
 from torch import Tensor
 
-from engine.kernels.packing import Packed
-
 
 class Kernels(Protocol):
-    """One implementation. The modules `reference`, which says what each does, and `cpu` are two."""
-
-    def linear(self, x: Tensor, weight: Packed, bias: Tensor | None) -> Tensor: ...
-
-    def pack(self, weight: Tensor) -> Packed: ...
+    """What a model computes with beside its linears. The modules `reference`, which says what each
+    does, `cpu` and `triton.kernels` are three; `dispatch` chooses."""
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor: ...
 
@@ -29,4 +25,4 @@ class Kernels(Protocol):
         start: int,
     ) -> Tensor: ...
 
-    def causal_attention(self, q: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor: ...
+    def attention(self, q: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tensor: ...

@@ -1,4 +1,4 @@
-/* Causal attention of a few new rows over cached keys and values, heads in groups.
+/* Attention of rows over cached keys and values, heads in groups; each row sees as many as it says.
 
    Meaning: reference.py. A row's sums run over dimensions, then over keys, in one order: its bits
    depend neither on other rows nor on the number of threads. */
@@ -22,7 +22,8 @@ typedef struct {
     const float *keys;   /* [kv_heads][..][dim], `stride` floats between heads */
     const float *values; /* as keys */
     float *out;          /* [rows][heads * dim] */
-    int64_t start, rows, heads, kv_heads, dim, stride;
+    const int64_t *visible; /* [rows] */
+    int64_t rows, heads, kv_heads, dim, stride;
     float scale;
     atomic_int failed; /* no memory */
 } context;
@@ -106,6 +107,14 @@ mix(const float *values, int64_t dim, const float *weights, int64_t width, int64
             *(f8 *)(out[i] + v * LANES) = sums[i][v];
 }
 
+static int64_t most(const int64_t *counts, int64_t rows)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < rows; i++)
+        found = counts[i] > found ? counts[i] : found;
+    return found;
+}
+
 static void score_all(const context *c, const float *keys, const float **q, int64_t count,
                       float *scores, int64_t end)
 {
@@ -144,14 +153,14 @@ static void mix_all(const context *c, const float *values, const float *weights,
     }
 }
 
-/* One key head and up to ROWS new rows. */
+/* One key head and up to ROWS rows. */
 static void attend(void *argument, int64_t task)
 {
     context *c = argument;
     const int64_t group = c->heads / c->kv_heads, kv = task % c->kv_heads;
     const int64_t first = task / c->kv_heads * ROWS;
     const int64_t rows = c->rows - first < ROWS ? c->rows - first : ROWS;
-    const int64_t count = rows * group, length = c->start + first + rows;
+    const int64_t count = rows * group, length = most(c->visible + first, rows);
     const int64_t end = (length + WIDE - 1) / WIDE * WIDE;
     const float *q[MOST_QUERIES];
     float *out[MOST_QUERIES];
@@ -167,22 +176,30 @@ static void attend(void *argument, int64_t task)
     }
     score_all(c, c->keys + kv * c->stride, q, count, scores, end);
     for (int64_t i = 0; i < count; i++)
-        softmax(scores + i * end, c->start + first + i / group + 1, end, c->scale);
+        softmax(scores + i * end, c->visible[first + i / group], end, c->scale);
     mix_all(c, c->values + kv * c->stride, scores, out, count, end, length);
     free(scores);
 }
 
-/* q [heads][rows][dim]; keys and values [kv_heads][..][dim] with `stride` floats from head to head,
-   readable up to the next multiple of 16 rows behind start + rows; row i sees start + i + 1 of them.
-   out [rows][heads * dim]. Returns 0; 1 when there is no memory; 2 for a shape it cannot do. */
-EXPORT int causal_attention(const float *q, const float *keys, const float *values, float *out,
-                            const int64_t shape[6], float scale)
+/* q [heads][rows][dim]; keys and values [kv_heads][capacity][dim] with `stride` floats from head to
+   head, capacity a multiple of 16; row i sees the first visible[i] of them, and those up to the
+   largest of `visible` must be finite. out [rows][heads * dim].
+   shape: rows, heads, kv_heads, dim, stride, capacity.
+   Returns 0; 1 when there is no memory; 2 for heads it cannot do; 3 for a wrong count of keys. */
+EXPORT int attention(const float *q, const float *keys, const float *values, float *out,
+                     const int64_t *visible, const int64_t shape[6], float scale)
 {
-    context c = {.q = q, .keys = keys, .values = values, .out = out, .start = shape[0],
-                 .rows = shape[1], .heads = shape[2], .kv_heads = shape[3], .dim = shape[4],
-                 .stride = shape[5], .scale = scale};
+    context c = {.q = q, .keys = keys, .values = values, .out = out, .visible = visible,
+                 .rows = shape[0], .heads = shape[1], .kv_heads = shape[2], .dim = shape[3],
+                 .stride = shape[4], .scale = scale};
+    const int64_t capacity = shape[5];
     if (c.dim % LANES || c.dim > MOST_DIM || c.heads / c.kv_heads * ROWS > MOST_QUERIES)
         return 2;
+    if (capacity % WIDE || most(visible, c.rows) > capacity)
+        return 3;
+    for (int64_t i = 0; i < c.rows; i++)
+        if (visible[i] < 1)
+            return 3;
     pool_run(attend, &c, (c.rows + ROWS - 1) / ROWS * c.kv_heads);
     return atomic_load(&c.failed);
 }

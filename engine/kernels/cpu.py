@@ -15,18 +15,26 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.kernels.packing import GROUP, LANES, Packed, candidates
+from engine.kernels.packing import (
+    LANES,
+    OFFSETS,
+    STEPS,
+    Packed,
+    bits_for,
+    candidates,
+    squeezed,
+)
 from engine.request import WeightsError
 
 _POINTER, _SIZE, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 _SIGNATURES: dict[str, tuple[object, Sequence[object]]] = {
     "pool_set_threads": (ctypes.c_int, (ctypes.c_int,)),
-    "linear": (ctypes.c_int, (_POINTER, _SIZE, _SIZE, *(_POINTER,) * 3, _SIZE, _POINTER)),
-    "pack": (None, (*(_POINTER,) * 3, _SIZE, _SIZE, _POINTER, _POINTER)),
+    "linear": (ctypes.c_int, (_POINTER, *(_SIZE,) * 3, *(_POINTER,) * 3, _SIZE, _POINTER)),
+    "pack": (None, (*(_POINTER,) * 3, *(_SIZE,) * 3, _POINTER, _POINTER)),
     "rms_norm": (None, (_POINTER, _POINTER, _FLOAT, _SIZE, _SIZE, _POINTER)),
     "swiglu": (None, (_POINTER, _SIZE, _SIZE, _POINTER)),
     "rope_cache": (None, (*(_POINTER,) * 6, ctypes.POINTER(_SIZE))),
-    "causal_attention": (ctypes.c_int, (*(_POINTER,) * 4, ctypes.POINTER(_SIZE), _FLOAT)),
+    "attention": (ctypes.c_int, (*(_POINTER,) * 5, ctypes.POINTER(_SIZE), _FLOAT)),
 }
 
 
@@ -70,6 +78,7 @@ def linear(x: Tensor, weight: Packed, bias: Tensor | None) -> Tensor:
         x.data_ptr(),
         x.shape[0],
         weight.inputs,
+        weight.bits,
         weight.codes.data_ptr(),
         weight.scales.data_ptr(),
         None if bias is None else bias.data_ptr(),
@@ -82,21 +91,23 @@ def linear(x: Tensor, weight: Packed, bias: Tensor | None) -> Tensor:
 
 def pack(weight: Tensor) -> Packed:
     """See `reference.pack`."""
-    weight = weight.contiguous()
+    weight, bits = weight.contiguous(), bits_for(weight)
     outputs, inputs = weight.shape
-    first, second = candidates(weight)
+    first, second = candidates(weight, bits)
     blocks, groups = -(-outputs // LANES), first.shape[1]
-    codes = torch.empty((blocks, groups, GROUP // 4, LANES, 4), dtype=torch.uint8)
+    codes = torch.empty((blocks, groups, STEPS, LANES, 4), dtype=torch.uint8)
     chosen = torch.empty(blocks, groups, LANES)
     _library().pack(
         weight.data_ptr(),
         first.data_ptr(),
         second.data_ptr(),
+        OFFSETS[bits],
         outputs,
         inputs,
         codes.data_ptr(),
         chosen.data_ptr(),
     )
+    codes = squeezed(codes) if bits == 5 else codes
     return Packed(codes=codes, scales=chosen.to(torch.float16), outputs=outputs, inputs=inputs)
 
 
@@ -139,16 +150,19 @@ def rope_cache(
     return q
 
 
-def causal_attention(q: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
-    """See `reference.causal_attention`; D a multiple of 8, capacities of 16."""
+def attention(q: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tensor:
+    """See `reference.attention`; D a multiple of 8, capacities of 16."""
     heads, rows, dim = q.shape
     out = torch.empty(rows, heads * dim)
-    failed = _library().causal_attention(
+    kv_heads, capacity, _ = keys.shape
+    visible = visible.to(torch.int64).contiguous()
+    failed = _library().attention(
         q.data_ptr(),
         keys.data_ptr(),
         values.data_ptr(),
         out.data_ptr(),
-        (_SIZE * 6)(start, rows, heads, keys.shape[0], dim, keys.stride(0)),
+        visible.data_ptr(),
+        (_SIZE * 6)(rows, heads, kv_heads, dim, keys.stride(0), capacity),
         dim**-0.5,
     )
     _check(failed)
@@ -158,6 +172,8 @@ def causal_attention(q: Tensor, keys: Tensor, values: Tensor, start: int) -> Ten
 def _check(failed: int) -> None:
     if failed == 1:
         raise MemoryError("no memory for a kernel's scratch space")
+    if failed == 3:
+        raise ValueError("a row must see at least one key and no more than there are")
     if failed:
         raise WeightsError(
             "the heads of this model do not fit the CPU kernel (size a multiple of 8, at most 256)"

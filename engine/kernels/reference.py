@@ -9,7 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.packing import GROUP, LANES, OFFSET, Packed, candidates
+from engine.kernels.packing import (
+    GROUP,
+    LANES,
+    OFFSETS,
+    Packed,
+    bits_for,
+    candidates,
+    squeezed,
+)
 
 
 def linear(x: Tensor, weight: Packed, bias: Tensor | None) -> Tensor:
@@ -23,22 +31,26 @@ def linear(x: Tensor, weight: Packed, bias: Tensor | None) -> Tensor:
 
 
 def pack(weight: Tensor) -> Packed:
-    """weight [N, K] -> its packed form, of the better of two scales per group."""
+    """weight [N, K] -> its packed form, of the better of two scales per group; in 5 bits where
+    that loses nothing, else in 7."""
+    bits = bits_for(weight)
+    offset = OFFSETS[bits]
     padded = F.pad(weight, (0, -weight.shape[1] % GROUP, 0, -weight.shape[0] % LANES))
     groups = padded.unflatten(1, (-1, GROUP))
-    scales = candidates(padded)
+    scales = candidates(padded, bits)
     parts = [scale[..., None] for scale in scales]
-    codes = [
-        torch.where(s == 0, 0.0, (groups * (1 / s)).round().clamp(-OFFSET, OFFSET - 1))
+    found = [
+        torch.where(s == 0, 0.0, (groups * (1 / s)).round().clamp(-offset, offset - 1))
         for s in parts
     ]
-    first, second = ((c * s - groups).square().sum(2) for c, s in zip(codes, parts, strict=True))
+    first, second = ((c * s - groups).square().sum(2) for c, s in zip(found, parts, strict=True))
     better = second < first
-    code = torch.where(better[..., None], codes[1], codes[0])
+    code = torch.where(better[..., None], found[1], found[0])
     scale = torch.where(better, scales[1], scales[0]).to(torch.float16)
-    blocks = (code + OFFSET).to(torch.uint8).unflatten(2, (-1, 4)).unflatten(0, (-1, LANES))
+    blocks = (code + offset).to(torch.uint8).unflatten(2, (-1, 4)).unflatten(0, (-1, LANES))
+    codes = blocks.permute(0, 2, 3, 1, 4).contiguous()
     return Packed(
-        codes=blocks.permute(0, 2, 3, 1, 4).contiguous(),
+        codes=squeezed(codes) if bits == 5 else codes,
         scales=scale.unflatten(0, (-1, LANES)).transpose(1, 2).contiguous(),
         outputs=weight.shape[0],
         inputs=weight.shape[1],
@@ -65,7 +77,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def rope_cache(
     fused: Tensor, rotation: tuple[Tensor, Tensor], keys: Tensor, values: Tensor, start: int
 ) -> Tensor:
-    """Append n rows to a layer's cache; returns the rotated queries [heads, n, D].
+    """Write n rows to a layer's cache; returns the rotated queries [heads, n, D].
 
     fused [n, (heads + 2 kv_heads) D]: q, k, v; rotation: cos, sin [n, D // 2]; keys, values
     [kv_heads, capacity, D], written from row `start` on.
@@ -79,14 +91,15 @@ def rope_cache(
     return turned[:-kv_heads]
 
 
-def causal_attention(q: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
+def attention(q: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tensor:
     """q [heads, n, D], keys and values [kv_heads, capacity, D] -> [n, heads * D].
 
-    Row i sees the first start + i + 1 keys; query heads of one group share a key head.
+    Row i sees the first visible[i] keys, visible [n] int64 from 1 to capacity; query heads of one
+    group share a key head.
     """
     heads, rows, dim = q.shape
-    groups, length = keys.shape[0], start + rows
-    later = torch.arange(length) > torch.arange(start, length)[:, None]
+    groups, length = keys.shape[0], int(visible.max())
+    later = torch.arange(length, device=q.device) >= visible.to(q.device)[:, None]
     grouped = q.reshape(groups, heads // groups, rows, dim) * dim**-0.5
     scores = grouped @ keys[:, None, :length].transpose(2, 3)
     weights = scores.masked_fill(later, float("-inf")).softmax(dim=-1)

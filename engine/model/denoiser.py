@@ -18,7 +18,8 @@ from torch import Tensor
 from engine.kernels.reference import rotate
 from engine.model.config import ModelConfig
 from engine.model.linear import Linear
-from engine.model.transformer import Head, Layer, Rope
+from engine.model.rope import Rope
+from engine.model.transformer import Head, Layer
 
 #: Row token that stands for "masked".
 MASKED = -1
@@ -66,7 +67,7 @@ class Denoiser:
         """`shortlist` [V'] int64: the vocabulary ids that the head scores, in its order."""
         self.config, self.inputs, self.layers, self.head = config, inputs, layers, head
         self.shortlist = shortlist
-        self.rope = Rope(config.head_dim, config.rope_theta)
+        self.rope = Rope(config.head_dim, config.rope_theta, config.rope_scaling)
 
     @property
     def max_rows(self) -> int:

@@ -58,8 +58,11 @@ def from_base(
 ) -> Parameters:
     """Initial float32 parameters: the base's top layers, feed-forward cut to `inner` neurons.
 
-    `get` returns a float32 tensor of the base by our names (engine/store.py).
+    `get` returns a float32 tensor of the base by our names (engine/store.py). Raises WeightsError
+    for a base that a denoiser cannot read.
     """
+    if base.qk_norm:
+        raise WeightsError("a denoiser cannot be made from a base that norms queries and keys")
     parameters: Parameters = {
         "norm": get("norm").clone(),
         "mask": torch.zeros(base.hidden),

@@ -40,7 +40,7 @@ class FloatLinear:
 
 
 class PackedLinear:
-    """7-bit weights and 8-bit activations, in groups of 32 inputs; inference only."""
+    """7-bit or 5-bit weights and 8-bit activations, in groups of 32 inputs; inference only."""
 
     def __init__(self, weight: Packed, bias: Tensor | None = None) -> None:
         """bias [N] float32. Nothing is copied: memory-mapped weights stay so."""

@@ -27,7 +27,7 @@ def test_one_line_of_medians_and_ratios(capsys: pytest.CaptureFixture[str]) -> N
     assert line["kernels"]["attention_500_1"]["torch_over_ours"] > 0
 
 
-@pytest.mark.parametrize("kernel", ["linear", "causal_attention"])
+@pytest.mark.parametrize("kernel", ["linear", "attention"])
 def test_a_wrong_kernel_gets_no_figures(
     kernel: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

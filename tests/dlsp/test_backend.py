@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,9 @@ from dlsp.backend import (
     ProcessSettings,
     RemoteError,
 )
+from dlsp.dialects import Fim, Own
 from dlsp.engine_process import BackOff, EngineFolder
+from dlsp.settings import Developer, Settings
 from dlsp.wire import parse_error, parse_reply
 from engine.place import ServeOptions
 from engine.request import BadRequest, EndpointError, InfillRequest, UnknownModel
@@ -33,10 +34,11 @@ REQUEST = InfillRequest(prefix="x", suffix="y")
 NEVER = (sys.executable, "-c", "raise SystemExit('this engine must not be started')")
 
 
-@dataclass(frozen=True)
-class Choice:
-    model: str | None = "tiny"
-    weights: str | None = None
+TINY = Settings(model="tiny")
+
+
+def with_weights(file: Path) -> Settings:
+    return Settings(model="tiny", developer=Developer(weights=str(file)))
 
 
 @pytest.fixture
@@ -55,8 +57,8 @@ def serving(folder: Path, **fields) -> RunningEngine:
 
 
 @asynccontextmanager
-async def local(folder: Path, choice: Choice | None = None) -> AsyncIterator[Backend]:
-    backend = Backend.local(choice or Choice(), process(folder))
+async def local(folder: Path, choice: Settings = TINY) -> AsyncIterator[Backend]:
+    backend = Backend.local(choice, process(folder))
     try:
         yield backend
     finally:
@@ -172,9 +174,9 @@ async def test_a_time_limit_ends_the_work_too(folder: Path) -> None:
 
 async def test_another_weights_file_is_another_engine(folder: Path) -> None:
     with serving(folder, weights=folder / "a.gguf") as engine:
-        async with local(folder, Choice(weights=str(folder / "a.gguf"))) as same:
+        async with local(folder, with_weights(folder / "a.gguf")) as same:
             assert (await same.complete(REQUEST)).text
-        async with local(folder, Choice(weights=str(folder / "b.gguf"))) as other:
+        async with local(folder, with_weights(folder / "b.gguf")) as other:
             with pytest.raises(EngineUnavailable, match="must not be started"):
                 await other.complete(REQUEST)
         assert engine.join() == 0, "it was asked to finish"
@@ -219,7 +221,7 @@ async def test_an_engine_that_ends_at_once_is_told_in_its_own_last_words(folder:
 
 
 async def test_a_command_that_does_not_exist_is_told(folder: Path) -> None:
-    backend = Backend.local(Choice(), process(folder, ("/nowhere/python",)))
+    backend = Backend.local(TINY, process(folder, ("/nowhere/python",)))
     try:
         with pytest.raises(EngineUnavailable, match="cannot start /nowhere/python"):
             await backend.complete(REQUEST)
@@ -230,7 +232,7 @@ async def test_a_command_that_does_not_exist_is_told(folder: Path) -> None:
 async def test_repeated_failures_are_not_retried_at_every_keystroke(folder: Path) -> None:
     marker = folder / "starts"
     program = f"open({str(marker)!r}, 'a').write('x'); raise SystemExit('broken')"
-    backend = Backend.local(Choice(), process(folder, (sys.executable, "-c", program)))
+    backend = Backend.local(TINY, process(folder, (sys.executable, "-c", program)))
     try:
         for _ in range(3):
             with pytest.raises(EngineUnavailable):
@@ -280,7 +282,7 @@ async def test_proxy_settings_are_never_read(folder: Path, monkeypatch: pytest.M
             monkeypatch.setenv(name.lower(), proxy)
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
-        backend = Backend.remote(url)
+        backend = Backend.remote(url, dialect=Own())
         assert (await backend.complete(REQUEST)).text == "direct"
         await backend.close()
         with serving(folder):
@@ -295,7 +297,7 @@ async def test_a_foreign_server_may_say_little(folder: Path) -> None:
         "model": "m", "usage": {"prompt_tokens": 5, "completion_tokens": 2},
     }  # fmt: skip
     async with stranger(lambda _: http(200, answer)) as (url, requests):
-        backend = Backend.remote(url + "/", "tok", model="m", extended=False)
+        backend = Backend.remote(url + "/", "tok", model="m", dialect=Fim())
         reply = await backend.complete(REQUEST)
         await backend.close()
     assert (reply.text, reply.finish_reason, reply.backend) == ("hello", "stop", "http")
@@ -324,7 +326,7 @@ async def test_what_is_no_answer_gives_one_line(
     status: int, body: Any, error: type[Exception], says: str
 ) -> None:
     async with stranger(lambda _: http(status, body)) as (url, _):
-        backend = Backend.remote(url)
+        backend = Backend.remote(url, dialect=Own())
         with pytest.raises(error, match=says) as caught:
             await backend.complete(REQUEST)
         await backend.close()
@@ -333,7 +335,7 @@ async def test_what_is_no_answer_gives_one_line(
 
 async def test_a_connection_cut_in_mid_request_is_told_apart_from_no_connection() -> None:
     async with stranger(lambda _: b"") as (url, requests):
-        backend = Backend.remote(url)
+        backend = Backend.remote(url, dialect=Own())
         with pytest.raises(EngineLost, match="ask again"):
             await backend.complete(REQUEST)
         assert len(requests) == 1, "what may have been begun is not asked twice"
@@ -344,7 +346,7 @@ async def test_a_connection_cut_in_mid_request_is_told_apart_from_no_connection(
 
 async def test_a_server_without_a_health_page_counts_as_ready() -> None:
     async with stranger(lambda _: http(404, b"")) as (url, _):
-        backend = Backend.remote(url)
+        backend = Backend.remote(url, dialect=Own())
         assert (await backend.health()).status == "ready"
         await backend.close()
 

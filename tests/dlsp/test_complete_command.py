@@ -143,9 +143,11 @@ def test_arguments_become_settings(tmp_path: Path, answered: dict[str, Any]) -> 
     main(["complete", file, "--at", "1:5", "--model", "m", "--weights", "w.gguf", "--want", "line",
           "--mode", "ar", "--deadline-ms", "300"])  # fmt: skip
     options = answered["options"]
-    assert Path(options.pop("weights")).is_absolute()
-    assert options.pop("start_wait_ms") > 0
-    assert options == {"model": "m", "want": "line", "mode": "ar", "deadline_ms": 300.0}
+    developer = options.pop("developer")
+    assert Path(developer.pop("weights")).is_absolute()
+    assert developer.pop("start_wait_ms") > 0
+    assert developer == {"want": "line", "decoding": "ar", "scorecard": False}
+    assert options == {"model": "m", "deadline_ms": 300.0}
 
 
 def test_json_has_the_promised_keys(

@@ -7,15 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlsp.indent import drop_repeated, in_unit, unit_of
+from dlsp.lines import to_lf
 from dlsp.overlap import (
     closed_by,
     closers_right_of,
+    cut_end_mark,
     cut_following_lines,
     cut_rest_of_line,
     open_at_end,
     repeats_neighbour,
 )
-from dlsp.postprocess import Finished, finish, only_wanted, to_lf, trimmed
+from dlsp.postprocess import Finished, Place, finish, only_wanted, trimmed, whole_words
 from engine.request import Want
 from engine.syntax import check
 
@@ -139,6 +141,91 @@ def test_open_at_end_and_closers_right() -> None:
     assert closers_right_of("\n)") == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "suffix", "expected"),
+    [
+        ("1, 2];", "];\n", "1, 2]"),
+        ("1;", ";\n", "1"),
+        (" == 1:", ":\n", " == 1"),
+        ("'a': 1,", "},\n", "'a': 1"),
+        ("i < n;", "; i++) {\n", "i < n;"),  # the line goes on behind it
+        ("1;", ")\n", "1;"),
+        ("1", ";\n", "1"),
+        ("1;", "\n", "1;"),
+    ],
+)
+def test_cut_end_mark(text: str, suffix: str, expected: str) -> None:
+    assert cut_end_mark(text, suffix) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("self.assertEq", "self."),
+        ("foo(bar, ba", "foo(bar,"),
+        ("return va", "return"),
+        ("value", "value"),  # all there is
+        ("foo(a)", "foo(a)"),
+        ("x = 1\n    y = fo", "x = 1"),
+        ("\n    y = fo", "\n    y ="),
+        ("", ""),
+    ],
+)
+def test_whole_words(text: str, kept: str) -> None:
+    assert whole_words(text) == kept
+
+
+def test_what_time_cut_short_is_shown_in_whole_words() -> None:
+    place = Place(prefix="x = ", suffix="\n", language="python")
+    assert finish("foo(a) + ba", place, want="line", cut_short=True).text == "foo(a)"
+    assert finish("foo(a) + ba", place, want="line").text == "foo(a) + ba"
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "text", "prefix", "suffix", "expected"),
+    [
+        ("python", "closers", "a, b)", "x = foo(", ")\n", "x = foo(a, b)\n"),
+        ("python", "dictionary", "'b': 2}", "x = {", "}\n", "x = {'b': 2}\n"),
+        ("python", "colon", " > 1:", "if x", ":\n    pass\n", "if x > 1:\n    pass\n"),
+        ("python", "tabs", "if a:\n        b()", "if x:\n\ty()\n\t", "\n",
+         "if x:\n\ty()\n\tif a:\n\t\tb()\n"),
+        ("javascript", "call", "a, b);", "f(", ");\n", "f(a, b);\n"),
+        ("javascript", "arrow", " return 1; }", "f(() => {", "});\n", "f(() => { return 1; });\n"),
+        ("javascript", "template", "${a}`;", "x = `", "`;\n", "x = `${a}`;\n"),
+        ("typescript", "type", "string>;", "let x: Array<", ">;\n", "let x: Array<string>;\n"),
+        ("go", "block", "return 1\n}", "package a\n\nfunc f() int {\n\t", "\n}\n",
+         "package a\n\nfunc f() int {\n\treturn 1\n}\n"),
+        ("rust", "macro", '"{}", x);', "fn f() {\n    println!(", ");\n}\n",
+         'fn f() {\n    println!("{}", x);\n}\n'),
+        ("c", "index", "i];", "int f() {\n  return a[", "];\n}\n",
+         "int f() {\n  return a[i];\n}\n"),
+        ("cpp", "initialiser", "1, 2};", "int a[] = {", "};\n", "int a[] = {1, 2};\n"),
+        ("java", "string", 'b");', 'class A { void f() { g("', '"); } }\n',
+         'class A { void f() { g("b"); } }\n'),
+        ("csharp", "call", "x);", "class A { void F() { G(", "); } }\n",
+         "class A { void F() { G(x); } }\n"),
+        ("ruby", "end", "x + 1\nend", "def f(x)\n  ", "\nend\n", "def f(x)\n  x + 1\nend\n"),
+        ("php", "call", "$x);", "<?php\nf(", ");\n", "<?php\nf($x);\n"),
+        ("lua", "end", "return 1\nend", "function f()\n  ", "\nend\n",
+         "function f()\n  return 1\nend\n"),
+        ("bash", "fi", "echo a\nfi", "if x; then\n  ", "\nfi\n", "if x; then\n  echo a\nfi\n"),
+        ("json", "list", "1, 2]", '{"a": [', "]}\n", '{"a": [1, 2]}\n'),
+        ("css", "rule", "color: red;\n}", "a {\n  ", "\n}\n", "a {\n  color: red;\n}\n"),
+    ],
+)  # fmt: skip
+def test_in_place_by_language(
+    language: str, name: str, text: str, prefix: str, suffix: str, expected: str
+) -> None:
+    want: Want = "block" if "\n" in text else "line"
+    finished = _finish(text, prefix, suffix, language, want)
+    assert prefix + finished.text + suffix[finished.replace_after :] == expected, name
+    crlf = _finish(
+        text.replace("\n", "\r\n"), prefix.replace("\n", "\r\n"), suffix.replace("\n", "\r\n"),
+        language, want,
+    )  # fmt: skip
+    assert (crlf.text, crlf.replace_after) == (finished.text, finished.replace_after)
+
+
 def test_small_steps() -> None:
     assert to_lf("a\r\nb\rc\n") == "a\nb\nc\n"
     assert only_wanted("a\nb", "line") == "a"
@@ -151,7 +238,8 @@ def test_small_steps() -> None:
 def _finish(
     text: str, prefix: str, suffix: str, language: str | None, want: Want = "line"
 ) -> Finished:
-    return finish(text, prefix=prefix, suffix=suffix, language=language, want=want)
+    place = Place(prefix=to_lf(prefix), suffix=to_lf(suffix), language=language)
+    return finish(text, place, want=want)
 
 
 @pytest.mark.parametrize("language", ["python", None])

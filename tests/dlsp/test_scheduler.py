@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -125,5 +126,59 @@ def test_many_requests_in_a_row_end_each_exactly_once_and_only_the_last_answers(
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         assert ends[-1] == "99"
         assert all(isinstance(end, Superseded) for end in ends[:-1])
+
+    asyncio.run(scenario())
+
+
+def test_idle_work_waits_until_nobody_asks_and_ends_when_somebody_does() -> None:
+    async def scenario() -> None:
+        scheduler: Scheduler[str] = Scheduler()
+        begun, ended = asyncio.Event(), asyncio.Event()
+
+        async def idle() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        scheduler.when_idle(idle, after_s=0.0)
+        await begun.wait()
+
+        async def work() -> str:
+            return "answer"
+
+        assert await scheduler.latest("a", work, limit_s=None) == "answer"
+        await asyncio.wait_for(ended.wait(), 5)
+
+    asyncio.run(scenario())
+
+
+def test_of_idle_works_the_last_counts_and_none_begins_beside_a_request() -> None:
+    async def scenario() -> None:
+        scheduler: Scheduler[str] = Scheduler()
+        done: list[str] = []
+        release = asyncio.Event()
+
+        def note(name: str) -> Callable[[], Awaitable[None]]:
+            async def work() -> None:
+                done.append(name)
+
+            return work
+
+        async def slow() -> str:
+            await release.wait()
+            return ""
+
+        running = asyncio.ensure_future(scheduler.latest("a", slow, limit_s=None))
+        await asyncio.sleep(0)
+        scheduler.when_idle(note("beside"), after_s=0.0)
+        await asyncio.sleep(0.02)
+        release.set()
+        await running
+        scheduler.when_idle(note("first"), after_s=0.0)
+        scheduler.when_idle(note("second"), after_s=0.0)
+        await asyncio.sleep(0.02)
+        assert done == ["second"]
 
     asyncio.run(scenario())

@@ -11,6 +11,7 @@ from lsprotocol import types as lsp
 
 from dlsp.server import build
 from dlsp.session import Session
+from dlsp.status import EngineState
 
 
 class Wire:
@@ -87,10 +88,10 @@ def test_keystrokes_leave_nothing_behind(wire: Wire) -> None:
 
 
 def test_status_is_sent_on_change_only(wire: Wire) -> None:
-    for state in ("loading", "loading", "ready"):
-        wire.session.set_status(state, "")
+    for state in ("starting", "starting", "ready"):
+        wire.session.status.engine(EngineState(state=state))  # type: ignore[arg-type]
     states = [message["params"]["state"] for message in wire.sent]
-    assert states == ["loading", "ready"]
+    assert states == ["starting", "ready"]
 
 
 def test_a_bug_is_logged_and_answers_null(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:

@@ -31,7 +31,8 @@ def main() -> int:
         parser.add_argument(name, type=Path)
     for name in ("--idle-exit", "--idle-unload"):
         parser.add_argument(name, type=float)
-    parser.add_argument("--port", type=int)
+    for name in ("--port", "--memory-mb"):
+        parser.add_argument(name, type=int)
     given = parser.parse_args()
 
     def load(progress: Progress) -> Infiller:
@@ -57,6 +58,7 @@ def main() -> int:
         endpoint=given.endpoint,
         idle_exit=given.idle_exit,
         idle_unload=given.idle_unload,
+        memory_mb=given.memory_mb,
     )
     return run_with(options, load, version=given.announce_version)
 

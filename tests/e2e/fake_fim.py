@@ -9,12 +9,17 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from engine.request import WIRE_VERSION
 
 
 class FakeFim:
@@ -59,7 +64,7 @@ class FakeFim:
 
     async def health(self, request: Request) -> Response:
         return JSONResponse(
-            {"status": "ready", "message": "ready", "version": "0", "wire_version": 1,
+            {"status": "ready", "message": "ready", "version": "0", "wire_version": WIRE_VERSION,
              "model": "fake", "pid": 0, "clients": 1}
         )  # fmt: skip
 

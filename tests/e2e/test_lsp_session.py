@@ -76,7 +76,7 @@ def client_statuses(client: LanguageClient) -> list[dict[str, Any]]:
 
 
 def environment() -> dict[str, str]:
-    kept = {"DLSP_CACHE_DIR"}
+    kept = {"DLSP_CACHE_DIR", "DLSP_DATA_DIR"}
     return {
         name: value
         for name, value in os.environ.items()
@@ -96,7 +96,7 @@ async def client(lsp_client: LanguageClient):  # type: ignore[no-untyped-def]
 
 
 def options(engine_url: str) -> dict[str, Any]:
-    return {"engine_url": engine_url, "debug": True, "deadline_ms": 20_000}
+    return {"engine_url": engine_url, "deadline_ms": 20_000, "developer": {"debug": True}}
 
 
 async def initialize(
@@ -242,7 +242,7 @@ async def test_why_tells_the_last_answer_and_status_says_ready(
     await client.text_document_inline_completion_async(completion_params(position))
     why = await custom(client, "dlsp/why")
     assert why["text"] == "8"
-    assert why["from"] == {"base": 2, "lookup": 0, "denoiser": 1}
+    assert why["from"] == {"base": 2, "lookup": 0, "denoiser": 1, "memory": 0}
     assert (why["model"], why["mode"], why["tokens"], why["forwards"]) == ("fake", "verified", 3, 2)
     assert set(why["ms"]) == {
         "context", "queue", "encode", "denoise", "verify", "syntax", "total"
@@ -351,13 +351,13 @@ async def test_an_unreadable_request_is_answered_and_bad_options_are_said_once(
 async def test_the_clients_configuration_is_asked_for_and_followed(
     client: LanguageClient, engine_url: str
 ) -> None:
-    client.set_configuration({"mode": "ar", "nonsense": 1}, section="dlsp")
+    client.set_configuration({"developer": {"decoding": "ar"}, "nonsense": 1}, section="dlsp")
     await client.initialize_session(
         lsp.InitializeParams(
             capabilities=lsp.ClientCapabilities(
                 workspace=lsp.WorkspaceClientCapabilities(configuration=True)
             ),
-            initialization_options={**options(engine_url), "mode": "free"},
+            initialization_options={**options(engine_url), "developer": {"decoding": "free"}},
         )
     )
     open_document(client, "abc ")
@@ -369,7 +369,7 @@ async def test_the_clients_configuration_is_asked_for_and_followed(
 
     await until(lambda: any("nonsense" in said.message for said in client.log_messages))
     assert await mode() == "ar"
-    client.set_configuration({"mode": "verified"}, section="dlsp")
+    client.set_configuration({"developer": {"decoding": "verified"}}, section="dlsp")
     client.workspace_did_change_configuration(lsp.DidChangeConfigurationParams(settings=None))
     for _ in range(100):
         if await mode() == "verified":

@@ -75,7 +75,11 @@ async def begin(client: LanguageClient, folder: Path) -> None:
         lsp.InitializeParams(
             process_id=os.getpid(),
             capabilities=lsp.ClientCapabilities(),
-            initialization_options={"model": MODEL, "deadline_ms": 60_000, "debug": True},
+            initialization_options={
+                "model": MODEL,
+                "deadline_ms": 60_000,
+                "developer": {"debug": True},
+            },
         )
     )
     for _ in range(3000):

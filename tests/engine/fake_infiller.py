@@ -18,6 +18,7 @@ class FakeInfiller:
 
     def __init__(self) -> None:
         self.asked: list[InfillRequest] = []
+        self.warmed: list[InfillRequest] = []
         self.waiting = threading.Event()
         self.release = threading.Event()
         self.saw_cancel = threading.Event()
@@ -42,6 +43,12 @@ class FakeInfiller:
         if on_text is not None:
             on_text(PIECES[1])
         return self._result(request, "".join(PIECES), "stop")
+
+    def warm(self, request: InfillRequest, cancelled: Callable[[], bool]) -> InfillResult:
+        self.warmed.append(request)
+        if "wait" in request.prefix and not self._wait(cancelled):
+            return self._result(request, "", "cancelled")
+        return self._result(request, "", "empty")
 
     def _wait(self, cancelled: Callable[[], bool]) -> bool:
         self.waiting.set()

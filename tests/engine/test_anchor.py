@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.anchor import PREFIX_TOKENS, SUFFIX_TOKENS, Anchors, Plan
+from engine.anchor import PREFIX_TOKENS, SNIPPET_TOKENS, SUFFIX_TOKENS, Anchors, Plan
 from engine.hole import Hole
 from engine.prompt import PromptStyle, style_of
-from engine.request import InfillRequest
+from engine.request import InfillRequest, Snippet
 from engine.tokenizer import Tokenizer
 from tests.engine.tiny_base import tokenizer_json
 
@@ -199,3 +200,91 @@ def test_clear_forgets(tokenizer: Tokenizer, anchors: Anchors) -> None:
     anchors.clear()
     plan = _plan(anchors, LINE + LINE + "x", "\nc\n")
     assert _parts(tokenizer, plan)[0] == LINE + LINE
+
+
+def _class_file(methods: int) -> str:
+    body = "".join(f"    def method_{n}(self):\n        return {n}\n\n" for n in range(methods))
+    return f"import os\nfrom sys import path\n\n\nclass Box(object):\n{body}"
+
+
+def test_a_cut_prefix_keeps_imports_and_the_header_around_it(
+    tokenizer: Tokenizer, anchors: Anchors
+) -> None:
+    request = InfillRequest(prefix=_class_file(200) + "    def last(self):\n", language="python")
+    plan = anchors.plan(Hole.of(request))
+    prefix, _, _ = _parts(tokenizer, plan)
+    assert prefix.startswith("import os\nfrom sys import path\nclass Box(object):\n# ...\n")
+    assert "method_0" not in prefix
+    assert "method_199" in prefix
+    assert len(plan.ids) <= PREFIX_TOKENS + SUFFIX_TOKENS + 3
+
+
+def test_the_lead_stays_while_the_window_does(tokenizer: Tokenizer, anchors: Anchors) -> None:
+    text = _class_file(200)
+    first = anchors.plan(Hole.of(InfillRequest(prefix=text, language="python")))
+    more = text + "    def last(self):\n        return 1\n"
+    second = anchors.plan(Hole.of(InfillRequest(prefix=more, language="python")))
+    before = first.ids.index(style_of(tokenizer).marker_ids[1])
+    assert _shared(first.ids, second.ids) >= before - 8
+
+
+def test_without_a_grammar_a_cut_prefix_has_no_lead(tokenizer: Tokenizer, anchors: Anchors) -> None:
+    prefix, _, _ = _parts(tokenizer, _plan(anchors, _class_file(200)))
+    assert "import os" not in prefix
+
+
+SNIPPETS = (Snippet(path="pkg/far.py", text="FAR = 1\n"), Snippet(path="pkg/near.py", text="N = 2"))
+
+
+def _with_snippets(anchors: Anchors, prefix: str, snippets: tuple[Snippet, ...]) -> Plan:
+    return anchors.plan(
+        Hole.of(
+            InfillRequest(
+                prefix=prefix, language="python", path="/home/me/pkg/here.py", snippets=snippets
+            )
+        )
+    )
+
+
+@pytest.fixture
+def plain(tokenizer: Tokenizer) -> Anchors:
+    """For a base that knows no repositories."""
+    return Anchors(tokenizer, replace(style_of(tokenizer), file_ids=()))
+
+
+def test_snippets_are_comments_before_the_prefix(tokenizer: Tokenizer, plain: Anchors) -> None:
+    prefix, _, typed = _parts(tokenizer, _with_snippets(plain, "a = 1\nb = 2 ", SNIPPETS))
+    assert prefix == "# pkg/far.py\n# FAR = 1\n# pkg/near.py\n# N = 2\na = 1\n"
+    assert typed.startswith("b = 2")
+
+
+def test_a_base_that_knows_repositories_gets_one(tokenizer: Tokenizer, anchors: Anchors) -> None:
+    style = style_of(tokenizer)
+    ids = _with_snippets(anchors, "a = 1\nb", SNIPPETS).ids
+    repository, file = style.file_ids
+    prompt = ids.index(style.marker_ids[0])
+    assert ids[0] == repository
+    parts: list[list[int]] = [[]]
+    for token in ids[1:prompt]:
+        parts.append([]) if token == file else parts[-1].append(token)
+    assert [tokenizer.spell(part).decode() for part in parts] == [
+        "pkg\n", "pkg/far.py\nFAR = 1\n", "pkg/near.py\nN = 2\n", "here.py\n",
+    ]  # fmt: skip
+
+
+def test_snippets_change_with_the_anchor_only(anchors: Anchors) -> None:
+    first = _with_snippets(anchors, "a = 1\nb", SNIPPETS)
+    typed = _with_snippets(anchors, "a = 1\nb = 2", SNIPPETS[:1])
+    assert _shared(first.ids, typed.ids) >= len(first.ids) - 2
+    rests = InfillRequest(prefix="a = 1\nb = 2", snippets=SNIPPETS[:1], idle=True)
+    assert _shared(first.ids, anchors.plan(Hole.of(rests)).ids) < len(first.ids) // 2
+    moved = _with_snippets(anchors, "a = 3\n", SNIPPETS[:1])
+    assert _shared(first.ids, moved.ids) < len(first.ids) // 2
+
+
+def test_the_best_snippets_are_kept_when_they_do_not_fit(
+    tokenizer: Tokenizer, plain: Anchors
+) -> None:
+    large = Snippet(path="large.py", text="x = 1\n" * SNIPPET_TOKENS)
+    prefix, _, _ = _parts(tokenizer, _with_snippets(plain, "a = 1\n", (large, SNIPPETS[1])))
+    assert prefix == "# pkg/near.py\n# N = 2\na = 1\n"

@@ -12,7 +12,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from engine.api import MAX_BODY_BYTES, Api, Identity, create_app
-from engine.request import DownloadError
+from engine.request import WIRE_VERSION, DownloadError
 from engine.streams import Presence
 from engine.worker import Factory, Worker
 from tests.engine.fake_infiller import PIECES, FakeInfiller
@@ -97,8 +97,8 @@ async def test_a_completion_has_every_field_of_the_contract(stand: Stand) -> Non
     ms = ours.pop("ms")
     assert ours == {
         "mode": "verified", "tokens": 3, "forwards": 2, "tokens_per_forward": 1.5,
-        "from": {"base": 1, "lookup": 1, "denoiser": 1}, "steps": 4, "near_ties": 1,
-        "syntax": "ok", "repaired": False, "confidence": 0.5,
+        "from": {"base": 1, "lookup": 1, "denoiser": 1, "memory": 0}, "steps": 4, "near_ties": 1,
+        "syntax": "ok", "repaired": False, "confidence": 0.5, "kernels": "cpu", "graphs": 0,
     }  # fmt: skip
     assert {name: ms[name] for name in ("encode", "denoise", "verify", "syntax")} == {
         "encode": 1.0, "denoise": 2.0, "verify": 3.0, "syntax": 4.0,
@@ -109,7 +109,7 @@ async def test_a_completion_has_every_field_of_the_contract(stand: Stand) -> Non
 async def test_every_field_reaches_the_engine(stand: Stand, infiller: FakeInfiller) -> None:
     extensions = {
         "deadline_ms": 250, "language": "python", "path": "a.py", "seed": 7, "want": "block",
-        "mode": "ar", "explain": True, "syntax": False,
+        "mode": "ar", "explain": True, "syntax": False, "patience_ms": 500, "guess": "x)",
     }  # fmt: skip
     response = await stand.ask(
         prompt="vor\r\n", suffix="nach 🙂", max_tokens=9, temperature=1, stop="\n", dlsp=extensions
@@ -120,6 +120,8 @@ async def test_every_field_reaches_the_engine(stand: Stand, infiller: FakeInfill
     assert (asked.temperature, asked.stop, asked.seed) == (1.0, ("\n",), 7)
     assert (asked.language, asked.path, asked.want) == ("python", "a.py", "block")
     assert (asked.mode, asked.syntax) == ("ar", False)
+    assert (asked.guess, asked.idle) == ("x)", False)
+    assert 250 < asked.patience_ms <= 500
     assert asked.deadline_ms is not None and 0 < asked.deadline_ms <= 250
 
 
@@ -156,6 +158,9 @@ async def test_keys_of_other_clients_and_nulls_are_ignored(stand: Stand) -> None
         ({"dlsp": {"seed": 2**70}}, "seed must be a whole number"),
         ({"dlsp": {"syntax": 1}}, "syntax must be true or false"),
         ({"dlsp": {"explain": "x"}}, "explain must be true or false"),
+        ({"dlsp": {"guess": 1}}, "guess must be a string"),
+        ({"dlsp": {"idle": "no"}}, "idle must be true or false"),
+        ({"dlsp": {"patience_ms": -1}}, "patience_ms must not be negative"),
     ],
 )
 async def test_wrong_fields_give_one_clear_line(
@@ -221,8 +226,9 @@ async def test_health_and_models(stand: Stand) -> None:
     await stand.ask()
     health = (await stand.send("GET", "/health")).json()
     assert health == {
-        "status": "ready", "message": "", "version": "9.9", "wire_version": 1, "model": "tiny",
-        "weights": None, "pid": 42, "clients": 0, "progress": None,
+        "status": "ready", "message": "", "version": "9.9", "wire_version": WIRE_VERSION,
+        "model": "tiny",
+        "weights": None, "pid": 42, "clients": 0, "requests": 1, "progress": None,
     }  # fmt: skip
     models = (await stand.send("GET", "/v1/models")).json()
     assert [model["id"] for model in models["data"]] == ["tiny"]
@@ -326,3 +332,14 @@ async def test_a_finishing_engine_sends_new_requests_elsewhere(stand: Stand) -> 
     response = await stand.ask()
     assert (response.status_code, response.json()["error"]["code"]) == (503, "closing")
     assert (await stand.send("GET", "/health")).status_code == 200
+
+
+async def test_warming_encodes_a_context_and_fills_nothing(
+    stand: Stand, infiller: FakeInfiller
+) -> None:
+    fields = {"prompt": "def f", "suffix": "\n", "dlsp": {"language": "python"}}
+    response = await stand.send("POST", "/v1/dlsp/warm", json=fields)
+    assert (response.status_code, response.json()["choices"][0]["text"]) == (200, "")
+    [warmed] = infiller.warmed
+    assert (warmed.prefix, warmed.suffix, warmed.idle) == ("def f", "\n", True)
+    assert infiller.asked == []

@@ -186,6 +186,19 @@ def test_the_copied_start_survives_its_own_eviction() -> None:
     assert pool.request([*range(5), *range(200, 240)])[1] == 5
 
 
+def test_the_oldest_go_when_they_take_too_much_memory() -> None:
+    pool = Pool(size=8)
+    a, b, c = ([100 * n + i for i in range(20)] for n in range(3))
+    one = pool.request(a)[0].bytes
+    pool.request(b)
+    pool.pool.limit_bytes = 2 * one
+    pool.request(c)
+    assert (pool.request(b)[1], pool.request(c)[1]) == (20, 20)
+    assert pool.request(a)[1] == 0
+    pool.pool.limit_bytes = 0
+    assert pool.request([*a, 7])[1] == 20, "the stream in use always stays"
+
+
 def test_clear_forgets() -> None:
     pool = Pool()
     pool.request(list(range(10)))

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from engine import catalog
-from engine.catalog import DEFAULT_MODEL, default_model, find, known, resolve
+from engine.catalog import default_model, find, known, resolve
+from engine.catalog_entries import DEFAULT_MODEL
+from engine.download import Asset
+from engine.hub_folder import HubFolder
 from engine.request import UnknownModel, WeightsError
 from engine.sources import HubFile, Wheels
 from tests.engine.tiny_model import CONTENT, digest, tiny_entry
@@ -23,9 +26,15 @@ def hub_folder(tmp_path: Path) -> Path:
     return folder
 
 
+PINNED = [entry for entry in known() if isinstance(entry.asset, Asset)]
+FOLDERS = [entry for entry in known() if isinstance(entry.asset, HubFolder)]
+
+
 def test_the_default_comes_first_and_is_the_recommendation() -> None:
     assert known()[0].name == DEFAULT_MODEL == default_model()
-    assert {entry.name for entry in known()} == {"qwen2.5-coder-0.5b", "smollm2-135m"}
+    names = [entry.name for entry in known()]
+    assert len(set(names)) == len(names)
+    assert {"qwen2.5-coder-0.5b", "smollm2-135m"} == {entry.name for entry in PINNED}
 
 
 def test_the_environment_names_another_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,9 +44,10 @@ def test_the_environment_names_another_default(monkeypatch: pytest.MonkeyPatch) 
     assert default_model() == DEFAULT_MODEL
 
 
-@pytest.mark.parametrize("entry", known(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", PINNED, ids=lambda entry: entry.name)
 def test_every_entry_is_pinned(entry: catalog.CatalogEntry) -> None:
     asset = entry.asset
+    assert isinstance(asset, Asset)
     assert asset.name == entry.name
     assert re.fullmatch(r"[0-9a-f]{64}", asset.sha256)
     assert entry.licence == "Apache-2.0"
@@ -50,8 +60,9 @@ def test_every_entry_is_pinned(entry: catalog.CatalogEntry) -> None:
             assert sum(part.size for part in source.parts) == asset.size
 
 
-@pytest.mark.parametrize("entry", known(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", PINNED, ids=lambda entry: entry.name)
 def test_the_hub_comes_before_the_package_index(entry: catalog.CatalogEntry) -> None:
+    assert isinstance(entry.asset, Asset)
     assert [type(source) for source in entry.asset.sources] == [HubFile, Wheels]
 
 
@@ -128,4 +139,4 @@ def test_missing_and_foreign_weights(tmp_path: Path) -> None:
 def test_real_weights_are_the_pinned_ones(fixture: str, request: pytest.FixtureRequest) -> None:
     path: Path = request.getfixturevalue(fixture)
     assert path.read_bytes()[:4] == b"GGUF"
-    assert digest(path.read_bytes()) in {entry.asset.sha256 for entry in known()}
+    assert digest(path.read_bytes()) in {entry.asset.sha256 for entry in PINNED}

@@ -183,13 +183,13 @@ def test_serve_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "run", lambda options: given.append(options) or 5)
     where = ["--port", "0", "--token-file", "t", "--endpoint", "e", "--weights", "w.gguf"]
     assert main(["serve", "--model", "m", *where, "--idle-exit", "9", "--idle-unload", "0"]) == 5
-    assert main(["serve", "--socket", "s", "--threads", "2"]) == 5
+    assert main(["serve", "--socket", "s", "--threads", "2", "--memory-mb", "64"]) == 5
     tcp, unix = given
     assert (tcp.model, tcp.weights, tcp.port) == ("m", Path("w.gguf"), 0)
     assert (tcp.token_file, tcp.endpoint, tcp.socket) == (Path("t"), Path("e"), None)
     assert (tcp.idle_exit, tcp.idle_unload, tcp.threads) == (9.0, 0.0, None)
     assert (unix.model, unix.socket, unix.port) == (catalog.DEFAULT_MODEL, Path("s"), None)
-    assert unix.threads == 2
+    assert (unix.threads, unix.memory_mb) == (2, 64)
 
 
 @pytest.mark.parametrize(

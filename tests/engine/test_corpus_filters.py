@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.credentials import holds_secret
 from engine.request import BadRequest
 from engine.training.corpus import filters
 from engine.training.corpus.benchmarks import Benchmarks
-from engine.training.corpus.credentials import holds_secret
 from engine.training.corpus.duplicates import NearDuplicates, similarity
 from engine.training.corpus.languages import defined_names, language_of, refined
 from engine.training.corpus.words import Words, grams

@@ -322,7 +322,7 @@ def test_of_two_processes_one_fetches_and_the_other_waits(index: FakeIndex) -> N
     assert results[0][0] == results[1][0]
     assert Path(results[0][0].strip()).read_bytes() == CONTENT
     assert len(index.calls()) == 3
-    assert any("another process fetches tiny" in errors for _, errors in results)
+    assert any("another process is downloading tiny" in errors for _, errors in results)
 
 
 def test_control_c_ends_cleanly_and_the_next_pull_goes_on(index: FakeIndex) -> None:

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from engine.canvas import MASKED, Draft
-from engine.drafting import Acceptance, Costs, Drafter, Experience
+from engine.drafting import Acceptance, Costs, Drafter, Experience, Unfinished
 from engine.engine import Engine
-from engine.lookup import Lookup
+from engine.lookup import MAX_RUN, Lookup, Remembered
 from tests.engine.tiny_denoiser import ROWS, tiny_engine
 
 
@@ -23,11 +23,15 @@ def experience() -> Experience:
 
 
 def _drafter(engine: Engine, experience: Experience, *, denoiser: bool = True) -> Drafter:
-    stream = engine.base.new_stream()
+    stream = engine.runner.base.new_stream()
     with torch.inference_mode():
-        engine.base.encode(engine.tokenizer.encode("def f(x):\n    return "), stream)
+        engine.runner.base.encode(engine.tokenizer.encode("def f(x):\n    return "), stream)
     return Drafter(
-        engine.denoiser if denoiser else None, engine.base.embedding, stream, None, experience
+        engine.runner.denoiser if denoiser else None,
+        engine.runner.base.embedding,
+        stream,
+        None,
+        experience,
     )
 
 
@@ -97,10 +101,10 @@ def test_never_more_drafts_than_there_is_room(engine: Engine, room: int) -> None
 def test_denoising_closes_every_slot(
     engine: Engine, experience: Experience, steps: int, threshold: float
 ) -> None:
-    assert engine.denoiser is not None
+    assert engine.runner.denoiser is not None
     drafter = _drafter(engine, experience)
     filled = drafter.denoise([40], 20, steps, threshold)
-    shortlist = set(engine.denoiser.shortlist.tolist())
+    shortlist = set(engine.runner.denoiser.shortlist.tolist())
     assert [d.source for d in filled.drafts] == ["denoiser"] * (ROWS - 1)
     assert all(d.token_id in shortlist and 0 < d.confidence <= 1 for d in filled.drafts)
     assert filled.steps == {0.0: 1, 1.0: min(steps, ROWS - 1)}.get(threshold, filled.steps)
@@ -158,3 +162,38 @@ def test_acceptance_follows_what_came_true() -> None:
     assert acceptance.lookup[4] > 0.99
     assert acceptance.lookup[3] == 0.65
     assert acceptance.gained == pytest.approx(3, abs=0.01)
+
+
+def test_a_remembered_text_is_drafted_as_far_as_it_pays(
+    engine: Engine, experience: Experience
+) -> None:
+    drafter = _drafter(engine, experience)
+    remembered = Remembered(list(range(10, 40)))
+    remembered.follow([10, 11])
+    proposal = drafter.recall(remembered, 5)
+    assert [d.token_id for d in proposal.drafts] == [12, 13, 14, 15, 16]
+    assert {d.source for d in proposal.drafts} == {"memory"}
+    assert proposal.recalled == MAX_RUN
+    for _ in range(200):
+        experience.acceptance.saw_memory(MAX_RUN, False)
+    assert drafter.recall(remembered, 5).drafts == ()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "left"),
+    [
+        ("x = ", "alpha + beta"),
+        ("x = alp", "ha + beta"),
+        ("x = alpha + beta", ""),
+        ("x = alq", ""),
+        ("y = ", ""),
+        ("x =", ""),
+    ],
+)
+def test_what_is_left_of_a_request_that_was_cut_off(prefix: str, left: str) -> None:
+    unfinished = Unfinished()
+    file = "import os\n" * 50
+    unfinished.keep(file + "x = ", "alpha + beta")
+    assert unfinished.behind(file + prefix) == left
+    unfinished.clear()
+    assert unfinished.behind(file + prefix) == ""

@@ -11,9 +11,10 @@ import pytest
 
 from engine import clock, syntax
 from engine.canvas import Canvas, Draft
+from engine.canvas_runner import ENCODE_CHUNK, CanvasRunner
 from engine.denoise import Loop, Stop
-from engine.drafting import Drafter, Proposal
-from engine.engine import ENCODE_CHUNK, Engine
+from engine.drafting import Costs, Drafter, Proposal
+from engine.engine import Engine
 from engine.hole import Hole
 from engine.request import BadRequest, InfillRequest, InfillResult
 from engine.syntax import Verdict
@@ -58,7 +59,7 @@ def total(values: list[int]) -> int:
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     folder, fim = Path(tmp_path_factory.mktemp("tiny")), request.param == "markers"
     made = tiny_engine(folder, architecture="qwen2" if fim else "llama", fim=fim, seed=5)
-    assert made.style.trained == fim
+    assert made.runner.style.trained == fim
     return made
 
 
@@ -200,7 +201,7 @@ def test_the_healed_text_joins_the_prefix(engine: Engine) -> None:
     """Only new text is returned: what the base was made to spell again is not."""
     for request in _holes(20):
         hole = Hole.of(request)
-        plan = engine.anchors.plan(hole)
+        plan = engine.runner.anchors.plan(hole)
         assert hole.prefix.encode().endswith(plan.spell)
         result = engine.infill(request)
         if request.want == "line" and not hole.blank:
@@ -222,7 +223,9 @@ def test_free_mode_ends_and_writes_no_marker(engine: Engine, want: str) -> None:
 
 
 def test_free_mode_needs_a_denoiser(qwen_like: Engine) -> None:
-    plain = Engine("plain", qwen_like.base, qwen_like.tokenizer, None)
+    runner = qwen_like.runner
+    assert isinstance(runner, CanvasRunner)
+    plain = Engine("plain", CanvasRunner(runner.base, runner.tokenizer, None))
     with pytest.raises(BadRequest, match="has no denoiser"):
         plain.infill(_request(mode="free"))
     assert plain.infill(_request()).sources.denoiser == 0
@@ -274,11 +277,11 @@ def test_typing_on_encodes_only_what_is_new(engine: Engine) -> None:
 def test_warming_up_encodes_the_context(engine: Engine) -> None:
     engine.reset()
     request = _request()
-    engine.warm(request.prefix, request.suffix)
+    engine.warm(request)
     result = engine.infill(request)
     assert result.cached_tokens == result.prompt_tokens > 0
     engine.reset()
-    engine.warm(request.prefix, request.suffix, _after(1))
+    engine.warm(request, _after(1))
     assert engine.infill(request).cached_tokens == ENCODE_CHUNK
 
 
@@ -302,7 +305,10 @@ def test_at_the_deadline_what_is_committed_is_returned(
     assert whole.tokens > 3
     _Watch(monkeypatch, 1.0)
     total = qwen_like.infill(request).ms.total
-    cut = [qwen_like.infill(replace(request, deadline_ms=total * f)) for f in (0.5, 0.65, 0.8)]
+    cut = [
+        qwen_like.infill(replace(request, deadline_ms=total * f, patience_ms=0))
+        for f in (0.5, 0.65, 0.8)
+    ]
     for result in cut:
         assert result.finish_reason == "deadline"
         assert result.text
@@ -322,6 +328,44 @@ def test_a_late_answer_is_better_than_none(
     _Watch(monkeypatch, 3000.0)
     nothing = qwen_like.infill(_request(SOURCE.index("return lines"), deadline_ms=1.0))
     assert nothing.finish_reason == "deadline"
+
+
+@pytest.fixture
+def _cheap_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows cost as on a large model: on a tiny one no draft pays."""
+    monkeypatch.setattr(Costs, "forward", lambda costs, rows: 40.0 + rows)
+
+
+@pytest.mark.usefixtures("_cheap_rows")
+def test_a_guess_changes_the_speed_and_not_the_text(engine: Engine) -> None:
+    saved = recalled = 0
+    for number, request in enumerate(_holes(30)):
+        engine.reset()
+        plain = engine.infill(request)
+        middle = len(plain.text) // 2
+        guess = (plain.text, plain.text[:middle] + "zz" + plain.text[middle:])[number % 2]
+        engine.reset()
+        guided = engine.infill(replace(request, guess=guess))
+        if plain.near_ties == guided.near_ties == 0:
+            assert guided.text == plain.text, request
+        saved += plain.forwards - guided.forwards
+        recalled += guided.sources.memory
+    assert saved > 20
+    assert recalled > 20
+
+
+@pytest.mark.usefixtures("_cheap_rows")
+def test_a_request_that_was_cut_off_helps_the_next_one(qwen_like: Engine) -> None:
+    request = _request(SOURCE.index("counter.add(value)"), max_tokens=24, want="block")
+    qwen_like.reset()
+    whole = qwen_like.infill(request)
+    assert (whole.tokens > 8, whole.sources.memory) == (True, 0)
+    cancelled = qwen_like.infill(request, cancelled=_after(12))
+    assert (cancelled.finish_reason, cancelled.text) == ("cancelled", "")
+    again = qwen_like.infill(request)
+    assert again.text == whole.text
+    assert again.sources.memory > 0
+    assert again.forwards < whole.forwards
 
 
 def test_the_text_is_handed_on_once_and_whole(qwen_like: Engine) -> None:

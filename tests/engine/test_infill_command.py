@@ -8,6 +8,7 @@ import pytest
 from engine import infill_command
 from engine.request import BadRequest
 from tests.engine.tiny_base import make_folder
+from tests.engine.tiny_native import make_native
 
 
 @pytest.fixture
@@ -96,3 +97,32 @@ def test_lines_end_at_any_line_end(tmp_path: Path) -> None:
         assert infill_command._cut(file, at)[0] == before
     with pytest.raises(BadRequest, match="has 2 characters"):
         infill_command._cut(file, "2:4")
+
+
+def test_explain_shows_the_canvas_after_each_step(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_native(tmp_path / "tiny", "a2d-qwen2")
+    command = [str(source), "--at=2:8", f"--model={folder}", "--max-tokens=4", "--exact"]
+    command += ["--length=fixed", "--policy=top_k", "--strength=2", "--explain"]
+    code = infill_command.main([*command, "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert code == (0 if result["text"] else 1)
+    steps = result["canvas"]
+    assert len(steps) > 1
+    committed = [sum(slot["state"] == "committed" for slot in step["slots"]) for step in steps]
+    assert max(committed) == 2
+    assert infill_command.main(command) == code
+    *shown, text = capsys.readouterr().out.splitlines()
+    assert text == result["text"]
+    assert len(shown) == len(steps)
+    assert all(line.split()[0] == str(n) for n, line in enumerate(shown))
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [("--slots=0", "slots must lie"), ("--strength=-1", "must not be negative")],
+)
+def test_bad_options_of_native_models(source: Path, option: str, complaint: str) -> None:
+    with pytest.raises(BadRequest, match=complaint):
+        infill_command.main([str(source), "--at=2:8", option])

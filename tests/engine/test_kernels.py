@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+from torch import Tensor
 
 from engine.kernels import cpu, reference
 from engine.kernels.packing import Packed
@@ -124,9 +125,10 @@ def test_rotation_and_attention_equal_their_reference(
         assert torch.equal(values, other_values)
         # what lies behind the last row is left over from longer texts and must not count
         keys[:, start + rows :], values[:, start + rows :] = 1e4, float("nan")
-        mixed = cpu.causal_attention(q, keys, values, start)
+        seen = torch.arange(start + 1, start + rows + 1)
+        mixed = cpu.attention(q, keys, values, seen)
         assert torch.allclose(
-            mixed, reference.causal_attention(meant, other_keys, other_values, start), atol=2e-5
+            mixed, reference.attention(meant, other_keys, other_values, seen), atol=2e-5
         )
 
 
@@ -134,27 +136,44 @@ def test_rotation_and_attention_equal_their_reference(
 def test_an_attention_row_has_the_same_bits_in_any_batch_and_on_any_threads(
     heads: int, kv_heads: int, dim: int
 ) -> None:
-    start, rows = 77, 21
+    rows = 21
     q = torch.randn(heads, rows, dim) * 2
     keys, values = torch.randn(2, kv_heads, 128, dim).unbind()
+    # causal, block-causal, everything, and in no order
+    causal = torch.arange(78, 78 + rows)
+    layouts = [causal, (causal + 3) // 4 * 4, torch.full((rows,), 101), causal.flip(0)]
     try:
-        cpu.set_threads(1)
-        whole = cpu.causal_attention(q, keys, values, start)
-        for threads in (1, 3):
-            cpu.set_threads(threads)
-            for first in range(rows):
-                for count in (1, 2, 5):
-                    part = q[:, first : first + count].contiguous()
-                    again = cpu.causal_attention(part, keys, values, start + first)
-                    assert torch.equal(again, whole[first : first + count])
+        for visible in layouts:
+            _check_rows_alone(q, keys, values, visible)
     finally:
         cpu.set_threads(None)
+
+
+def _check_rows_alone(q: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> None:
+    cpu.set_threads(1)
+    whole = cpu.attention(q, keys, values, visible)
+    assert torch.allclose(whole, reference.attention(q, keys, values, visible), atol=2e-5)
+    for threads in (1, 3):
+        cpu.set_threads(threads)
+        for first in range(len(visible)):
+            for count in (1, 2, 5):
+                part = q[:, first : first + count].contiguous()
+                again = cpu.attention(part, keys, values, visible[first : first + count])
+                assert torch.equal(again, whole[first : first + count])
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 129])
+def test_a_row_must_see_some_of_the_keys_there_are(wrong: int) -> None:
+    q = torch.randn(2, 3, 64)
+    keys, values = torch.randn(2, 1, 128, 64).unbind()
+    with pytest.raises(ValueError):
+        cpu.attention(q, keys, values, torch.tensor([128, wrong, 1]))
 
 
 def test_scores_of_any_size_stay_finite() -> None:
     q = torch.randn(2, 3, 64) * 1e4
     keys, values = torch.randn(2, 1, 64, 64).unbind()
-    assert torch.isfinite(cpu.causal_attention(q, keys, values, 20)).all()
+    assert torch.isfinite(cpu.attention(q, keys, values, torch.tensor([21, 22, 23]))).all()
 
 
 def test_two_threads_may_call_at_the_same_time() -> None:

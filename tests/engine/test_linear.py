@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.kernels import cpu
+from engine.kernels import cpu, reference
 from engine.model.linear import FloatLinear, PackedLinear
 
 #: (input, output): Qwen2.5-Coder-0.5B's four linears and a slice of its head; small odd ones.
@@ -18,6 +18,20 @@ def layer(inputs: int, outputs: int, *, bias: bool = True) -> tuple[PackedLinear
     weight = torch.randn(outputs, inputs) * inputs**-0.5
     offset = torch.randn(outputs) if bias else None
     return PackedLinear(cpu.pack(weight), offset), FloatLinear(weight, offset)
+
+
+def five_bit_layer(inputs: int, outputs: int) -> tuple[PackedLinear, FloatLinear]:
+    """A layer whose weights are what a Q5_0 checkpoint holds."""
+    torch.manual_seed(inputs + outputs)
+    codes = torch.randint(-16, 16, (outputs, -(-inputs // 32), 32)).float()
+    codes[:, :, 0] = -16
+    codes[0, 0] = 0
+    scales = (torch.randn(outputs, codes.shape[1], 1) * 0.01).half().float()
+    weight = (codes * scales).flatten(1)[:, :inputs].contiguous()
+    packed = cpu.pack(weight)
+    assert packed.bits == 5
+    assert torch.equal(packed.unpack(), weight)
+    return PackedLinear(packed), FloatLinear(weight)
 
 
 def awkward_rows(inputs: int) -> torch.Tensor:
@@ -45,6 +59,31 @@ def test_a_row_has_the_same_bits_alone_and_among_others(inputs: int, outputs: in
         assert torch.equal(linear(x[-count:]), alone[-count:]), count
     order = torch.randperm(32)
     assert torch.equal(linear(x[order]), alone[order])
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(896, 1152), (4864, 40), (33, 7), (32, 8)])
+def test_five_bits_are_exact_and_rows_alone_have_the_same_bits(inputs: int, outputs: int) -> None:
+    linear, exact = five_bit_layer(inputs, outputs)
+    x = awkward_rows(inputs)
+    alone = torch.cat([linear(row[None]) for row in x])
+    for count in NEIGHBOURS:
+        assert torch.equal(linear(x[:count]), alone[:count]), count
+        assert torch.equal(linear(x[-count:]), alone[-count:]), count
+    row_step = x.abs().amax(1, keepdim=True) / 254
+    worst = row_step * exact.weight.abs().sum(1) + 1e-5 * (exact(x).abs() + 1)
+    assert ((alone - exact(x)).abs() <= worst).all()
+    ids = torch.tensor([outputs - 1, 0, 5, 5])
+    assert torch.equal(linear.rows(ids)(x), alone[:, ids])
+
+
+def test_both_kernels_pack_five_bits_alike() -> None:
+    _, layer = five_bit_layer(896, 43)
+    mine, meant = cpu.pack(layer.weight), reference.pack(layer.weight)
+    assert torch.equal(mine.codes, meant.codes)
+    assert torch.equal(mine.scales, meant.scales)
+    nearly = layer.weight.clone()
+    nearly[3, 100] *= 1.01  # one weight that five bits do not hold
+    assert cpu.pack(nearly).bits == 7
 
 
 def test_memory_layout_changes_nothing() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lookup import SIZES, Lookup
+from engine.lookup import MAX_RUN, SIZES, Lookup, Remembered
 
 BARRIER = 9
 tokens = st.lists(st.integers(0, 4) | st.just(BARRIER), max_size=40)
@@ -61,3 +61,47 @@ def test_nothing_to_go_by() -> None:
     assert Lookup([], frozenset()).guess(4) == (0, [])
     assert Lookup([1], frozenset()).guess(4) == (0, [])
     assert Lookup([1, 2, 3], frozenset()).guess(4) == (0, [])
+
+
+def test_a_remembered_text_is_followed_from_its_start() -> None:
+    remembered = Remembered([1, 2, 3, 4])
+    assert remembered.guess(9) == (0, []), "nothing says yet that it comes again"
+    remembered.follow([1])
+    assert remembered.guess(9) == (MAX_RUN, [2, 3, 4])
+    remembered.follow([1, 2, 3])
+    assert remembered.guess(9) == (MAX_RUN, [4])
+    assert remembered.guess(0) == (0, [])
+    remembered.follow([1, 2, 3, 4])
+    assert remembered.guess(9) == (0, [])
+
+
+def test_what_was_put_in_is_passed_by_and_what_was_left_out_is_skipped() -> None:
+    remembered = Remembered([1, 2, 3, 4, 5, 6])
+    remembered.follow([1, 50])
+    assert remembered.guess(9) == (0, [])
+    remembered.follow([1, 50, 2])
+    assert remembered.guess(9) == (1, [3, 4, 5, 6])
+    remembered.follow([1, 50, 2, 5])
+    assert remembered.guess(9) == (1, [6])
+
+
+def test_a_repair_that_takes_tokens_back_is_followed() -> None:
+    remembered = Remembered([1, 2, 3, 4])
+    remembered.follow([1, 2, 3])
+    remembered.follow([1])
+    assert remembered.guess(2) == (MAX_RUN, [2, 3])
+
+
+@given(st.lists(st.integers(0, 5), max_size=12), st.lists(st.integers(0, 5), max_size=12))
+def test_a_remembered_guess_always_continues_a_token_just_seen(
+    ids: list[int], committed: list[int]
+) -> None:
+    remembered = Remembered(ids)
+    remembered.follow(committed)
+    match, found = remembered.guess(20)
+    assert (match == 0) == (not found)
+    if found:
+        start = len(ids) - len(found)
+        assert ids[start:] == found
+        run = 1 if match == MAX_RUN else match
+        assert ids[start - run : start] == committed[-run:]

@@ -80,7 +80,9 @@ def test_int8_is_close_to_float(qwen: Path) -> None:
         engine = Engine.load("qwen2.5-coder-0.5b", weights=qwen, precision=precision)
         ids = engine.tokenizer.encode(text)[:200]
         with torch.inference_mode():
-            found[precision] = engine.base.logits(engine.base.encode(ids, engine.base.new_stream()))
+            found[precision] = engine.runner.base.logits(
+                engine.runner.base.encode(ids, engine.runner.base.new_stream())
+            )
         del engine
     exact, rough = found["float32"], found["int8"]
     assert float((exact.argmax(-1) == rough.argmax(-1)).float().mean()) >= 0.93

@@ -143,3 +143,60 @@ def test_a_later_token_changes_no_earlier_row() -> None:
     other, _ = encode(base, [*IDS[:29], 3], [0, 30])
     assert torch.equal(one[:29], other[:29])
     assert not torch.equal(one[29], other[29])
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_rows_may_be_computed_anew_over_what_stands_around_them(precision: str) -> None:
+    """A canvas between a prefix and a suffix whose keys and values are frozen."""
+    base = base_of("qwen2", precision)
+    length, whole = len(IDS), torch.full((len(IDS),), len(IDS))
+    with torch.inference_mode():
+        stream = base.new_stream(capacity=4)
+        first = base.forward(IDS, stream, start=0, visible=whole)
+        keys, features = stream.keys.clone(), stream.features.clone()
+        changed = [i + 1 for i in IDS[40:50]]
+        part = base.forward(changed, stream, start=40, visible=whole[40:50])
+        back = base.forward(torch.tensor(IDS[40:50]), stream, start=40, visible=whole[40:50])
+    assert (part - first[40:50]).abs().max() > 0.01
+    assert len(stream) == length and stream.ids == IDS
+    close = torch.equal if precision == "int8" else torch.allclose
+    assert close(back, first[40:50])
+    assert close(stream.keys[:, :, :length], keys[:, :, :length])
+    assert torch.equal(stream.features[:40], features[:40])
+    assert torch.equal(stream.keys[:, :, 50:length], keys[:, :, 50:length])
+
+
+def test_a_causal_pass_is_the_special_case() -> None:
+    base = base_of("llama", "int8")
+    causal = torch.arange(1, len(IDS) + 1)
+    with torch.inference_mode():
+        one = base.forward(IDS, base.new_stream(), start=0, visible=causal)
+        other = base.encode(IDS, base.new_stream())
+        ends = ((causal + 7) // 8 * 8).clamp_max(len(IDS))
+        blocks = base.forward(IDS, base.new_stream(), start=0, visible=ends)
+    assert torch.equal(one, other)
+    assert not torch.equal(blocks[:8], one[:8])
+
+
+def test_a_pass_as_long_as_a_file_goes_through_in_parts() -> None:
+    base = base_of("qwen2", "int8")
+    ids = (IDS * 8)[:700]
+    with torch.inference_mode():
+        stream = base.new_stream()
+        whole = base.forward(ids, stream, start=0, visible=torch.full((700,), 700))
+        some = base.forward(ids[505:520], stream, start=505, visible=torch.full((15,), 700))
+    assert torch.equal(some, whole[505:520])
+
+
+@pytest.mark.parametrize(
+    ("start", "visible"), [(6, [7, 7]), (4, [7, 7]), (0, [0, 1]), (-1, [1, 1])]
+)
+def test_rows_that_would_see_what_is_not_there_are_refused(start: int, visible: list[int]) -> None:
+    base = base_of("qwen2", "float32")
+    stream = base.new_stream()
+    with torch.inference_mode():
+        base.encode(IDS[:5], stream)
+        with pytest.raises(ValueError):
+            base.forward([1, 2], stream, start=start, visible=torch.tensor(visible))
+        assert base.forward([], stream, start=5, visible=torch.tensor([])).shape == (0, 64)
+    assert stream.ids == IDS[:5]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import gguf
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from engine.model.names import expected_shapes
+from engine.model.rope import Rope
 from engine.request import WeightsError
-from engine.weights import expected_shapes, open_checkpoint, read
+from engine.weights import open_checkpoint, read
 from tests.engine.tiny_base import (
     edit_config,
     gguf_name,
@@ -50,9 +53,9 @@ def test_folder_and_gguf_hold_equal_models(tmp_path: Path, architecture: str) ->
     mine, theirs = open_checkpoint(folder).config, open_checkpoint(file).config
     # GGUF keeps the epsilon in single precision
     assert mine.norm_eps == pytest.approx(theirs.norm_eps, rel=1e-6)
-    assert {f: getattr(mine, f) for f in mine.__slots__ if f != "norm_eps"} == {
-        f: getattr(theirs, f) for f in theirs.__slots__ if f != "norm_eps"
-    }
+    # and names the tokens that a folder's tokenizer_config.json would
+    same = [name for name in mine.__slots__ if name not in ("norm_eps", "family")]
+    assert [getattr(mine, name) for name in same] == [getattr(theirs, name) for name in same]
 
 
 @pytest.mark.parametrize("quantisation", WRITABLE)
@@ -208,7 +211,8 @@ def test_nothing_there(tmp_path: Path) -> None:
     assert "absent.gguf" in refusal(tmp_path / "absent.gguf")
 
 
-LINEAR = {"rope_type": "linear", "factor": 2.0}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 
 
 @pytest.mark.parametrize(
@@ -221,9 +225,13 @@ LINEAR = {"rope_type": "linear", "factor": 2.0}
         ({"num_attention_heads": 0}, "heads"),
         ({"num_key_value_heads": 3}, "3 key heads"),
         ({"num_hidden_layers": 10**9}, "layers"),
-        ({"rope_scaling": LINEAR}, "linear"),
-        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "yarn"),
-        ({"rope_parameters": LINEAR | {"rope_theta": 1e4}}, "linear"),
+        ({"rope_scaling": DYNAMIC}, "dynamic"),
+        ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, "longrope"),
+        ({"rope_scaling": {"type": "linear"}}, "'factor'"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "low_freq_factor"),
+        ({"rope_scaling": YARN | {"factor": 0}}, "numbers cannot be right"),
+        ({"rope_scaling": YARN | {"factor": "four"}}, "not complete"),
+        ({"mask_token_id": 3}, "nothing says how the model denoises"),
         ({"hidden_act": "gelu"}, "gelu"),
         ({"use_sliding_window": True}, "sliding"),
         ({"partial_rotary_factor": 0.5}, "part of each head"),
@@ -244,27 +252,93 @@ def test_default_rope_parameters_are_no_scaling(tmp_path: Path) -> None:
     assert open_checkpoint(folder).config.rope_theta == 5e5
 
 
-@pytest.mark.parametrize(
-    ("write", "named"),
-    [
-        (lambda w: w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR), "linear"),
-        (lambda w: w.add_rope_dimension_count(8), "part of each head"),
-        (lambda w: w.add_tensor("rope_freqs.weight", np.ones(8, np.float32)), "rope_freqs"),
-    ],
-)
-def test_a_gguf_file_that_scales_rope_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: object, named: str
-) -> None:
-    assert callable(write)
+Write = Callable[[gguf.GGUFWriter], None]
+
+
+def gguf_with(path: Path, monkeypatch: pytest.MonkeyPatch, write: Write) -> Path:
+    """A llama GGUF file with whatever `write` adds; heads of 16."""
     header = gguf.GGUFWriter.write_header_to_file
-    folder = make_folder(tmp_path / "model", architecture="llama", layers=1)
+    folder = make_folder(path.parent / "model", architecture="llama", layers=1)
 
     def with_more(writer: gguf.GGUFWriter) -> None:
         write(writer)
         header(writer)
 
     monkeypatch.setattr(gguf.GGUFWriter, "write_header_to_file", with_more)
-    assert named in refusal(make_gguf(tmp_path / "model.gguf", folder))
+    return make_gguf(path, folder)
+
+
+def rope_freqs(*factors: float) -> Write:
+    return lambda w: w.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("write", "named"),
+    [
+        (lambda w: w.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE), "longrope"),
+        (lambda w: w.add_rope_dimension_count(8), "part of each head"),
+        (rope_freqs(*[1.0] * 7), "rope_freqs"),
+        (rope_freqs(*[1.0] * 7, 0.0), "rope_freqs"),
+    ],
+)
+def test_a_gguf_file_that_we_would_compute_wrongly_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write, named: str
+) -> None:
+    assert named in refusal(gguf_with(tmp_path / "model.gguf", monkeypatch, write))
+
+
+def test_a_gguf_file_that_stretches_positions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def yarn(writer: gguf.GGUFWriter) -> None:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_rope_scaling_orig_ctx_len(64)
+
+    scaling = open_checkpoint(gguf_with(tmp_path / "a.gguf", monkeypatch, yarn)).config.rope_scaling
+    assert scaling is not None
+    assert (scaling.kind, scaling.factor, scaling.original_length) == ("yarn", 4.0, 64)
+    monkeypatch.undo()
+    write = rope_freqs(*[1.0] * 4, *[8.0] * 4)
+    config = open_checkpoint(gguf_with(tmp_path / "b.gguf", monkeypatch, write)).config
+    plain, stretched = Rope(16, 1e4), Rope(16, 1e4, config.rope_scaling)
+    assert torch.equal(stretched.frequencies[:4], plain.frequencies[:4])
+    assert torch.equal(stretched.frequencies[4:], plain.frequencies[4:] / 8)
+
+
+#: Bytes of a block, and which of them are the half-precision scales.
+K_QUANTS = {
+    "Q2_K": (84, [80, 82]),
+    "Q3_K": (110, [108]),
+    "Q4_K": (144, [0, 2]),
+    "Q5_K": (176, [0, 2]),
+    "Q6_K": (210, [208]),
+}
+
+
+@pytest.mark.parametrize("quantisation", K_QUANTS)
+def test_k_quants_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantisation: str
+) -> None:
+    """The writer cannot make them, so the blocks are random, with scales that are finite."""
+    size, scales = K_QUANTS[quantisation]
+    folder = make_folder(tmp_path / "m", hidden=256, layers=1, intermediate=256)
+    kind, name = gguf.GGMLQuantizationType[quantisation], "model.layers.0.mlp.down_proj.weight"
+    blocks = np.random.default_rng(0).integers(0, 256, (256, size), dtype=np.uint8)
+    for at in scales:
+        blocks[:, at : at + 2] = np.full(256, 0.01, np.float16).view(np.uint8).reshape(256, 2)
+    add = gguf.GGUFWriter.add_tensor
+
+    def add_blocks(writer: gguf.GGUFWriter, called: str, tensor: object, **how: object) -> None:
+        if called == gguf_name(name):
+            tensor, how = blocks, {"raw_dtype": kind}
+        add(writer, called, tensor, **how)
+
+    monkeypatch.setattr(gguf.GGUFWriter, "add_tensor", add_blocks)
+    path = make_gguf(tmp_path / "m.gguf", folder)
+    meant = gguf.quants.dequantize(blocks, kind)
+    assert meant.std() > 0
+    assert np.array_equal(tensors_of(path)[name].numpy(), meant)
 
 
 def test_an_unsupported_gguf_architecture_is_named(tmp_path: Path) -> None:

@@ -259,3 +259,49 @@ def test_once_loaded_running_requests_may_end(start: Start) -> None:
     worker.cancel_load()
     infiller.release.set()
     assert running.future.result(20).text == "".join(PIECES)
+
+
+def test_work_that_nobody_waits_for_gives_way(start: Start) -> None:
+    infiller = FakeInfiller()
+    worker = start(lambda _: infiller)
+    idle = worker.submit(InfillRequest(prefix="wait", idle=True))
+    assert infiller.waiting.wait(20)
+    later = worker.warm(InfillRequest(prefix="a context"))
+    assert ask(worker, "real").text == "".join(PIECES)
+    assert idle.future.result(20).finish_reason == "cancelled"
+    assert later.future.result(20).text == ""
+    assert [asked.prefix for asked in infiller.asked] == ["wait", "real"]
+    assert [(warmed.prefix, warmed.idle) for warmed in infiller.warmed] == [("a context", True)]
+
+
+def test_a_real_request_is_not_ended_by_another(start: Start) -> None:
+    infiller = FakeInfiller()
+    worker = start(lambda _: infiller)
+    first = worker.submit(InfillRequest(prefix="wait"))
+    assert infiller.waiting.wait(20)
+    second = worker.submit(InfillRequest(prefix="x"))
+    assert not infiller.saw_cancel.wait(0.05)
+    infiller.release.set()
+    assert first.future.result(20).text == second.future.result(20).text != ""
+
+
+def test_stopping_sends_idle_work_away(start: Start) -> None:
+    gate = threading.Event()
+    worker = start(lambda _: gate.wait(20) and FakeInfiller())
+    waiting = worker.warm(InfillRequest(prefix="a context"))
+    worker.cancel()
+    gate.set()
+    assert waiting.future.cancelled()
+
+
+def test_waiting_counts_against_the_patience(start: Start) -> None:
+    clock, infiller = Clock(), FakeInfiller()
+    worker = start(lambda _: infiller, clock=clock)
+    first = worker.submit(InfillRequest(prefix="wait"))
+    assert infiller.waiting.wait(20)
+    second = worker.submit(InfillRequest(prefix="x", deadline_ms=400, patience_ms=2000))
+    clock.now += 0.3
+    infiller.release.set()
+    first.future.result(20)
+    second.future.result(20)
+    assert infiller.asked[1].patience_ms == pytest.approx(1700)

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from engine import store
+from engine.canvas_runner import CanvasRunner
 from engine.engine import Engine
 from engine.model import denoiser_file
 from engine.model.denoiser import Denoiser
@@ -79,7 +80,8 @@ def tiny_engine(
     shortlist = shortlist_of(base, end_id)
     path = folder / "denoiser.safetensors"
     denoiser_file.save(path, config, random_parameters(folder, config, seed + 1), shortlist)
-    return Engine("tiny", base, tokenizer, denoiser_file.load(path, base), config.calibration)
+    denoiser = denoiser_file.load(path, base)
+    return Engine("tiny", CanvasRunner(base, tokenizer, denoiser, config.calibration))
 
 
 def drop_markers(path: Path) -> None:

@@ -84,9 +84,9 @@ def tiny_entry(*sources: HubFile | Wheels) -> CatalogEntry:
         name="tiny",
         description="for tests",
         licence="Apache-2.0",
-        family="canvas",
         prompt="streams",
         asset=tiny_asset(*sources),
+        parameters=1_000_000,
     )
 
 

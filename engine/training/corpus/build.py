@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from engine.credentials import holds_secret
 from engine.tokenizer import Tokenizer
 from engine.training.corpus import filters
 from engine.training.corpus.benchmarks import Benchmarks
-from engine.training.corpus.credentials import holds_secret
 from engine.training.corpus.duplicates import NearDuplicates
 from engine.training.corpus.languages import language_of, refined
 from engine.training.corpus.licences import is_permissive

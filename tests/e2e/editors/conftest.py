@@ -1,0 +1,194 @@
+"""What the editor tests share: the installed editors, one engine, and a user's environment.
+
+They run by `make test-editors` only, which installs the editors, and the packages in
+requirements.txt, first. The engine is the real one with the default model; DLSP_MODEL names a
+smaller one while developing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dlsp.backend import Backend, ProcessSettings
+from dlsp.settings import Settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.e2e.editors.neovim import Neovim
+    from tests.e2e.editors.workbench import CodeServer, Installation, Workbench
+
+# Any other run passes this folder by, whose tests could not even be imported.
+if any(find_spec(package) is None for package in ("playwright", "pyte", "PIL")):
+    collect_ignore_glob = ["test_*.py"]
+
+#: Read here, because every test runs without DLSP_* variables.
+EDITORS = Path(
+    os.environ.get("DLSP_EDITORS_DIR")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlsp-editors"
+)
+CACHE = Path(os.environ.get("DLSP_CACHE_DIR") or Path.home() / ".cache" / "dlsp")
+MODEL = os.environ.get("DLSP_MODEL") or Settings().model
+#: Where pictures are to be kept.
+SCREENSHOTS = Path(os.environ["DLSP_SCREENSHOTS"]) if "DLSP_SCREENSHOTS" in os.environ else None
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.editors)
+
+
+@pytest.fixture(scope="session")
+def editors() -> Path:
+    """The folder with the installed editors."""
+    if not (EDITORS / "bin" / "nvim-0.12").exists():
+        pytest.fail(f"no editors in {EDITORS}: run make test-editors, which installs them")
+    return EDITORS
+
+
+@pytest.fixture(scope="session")
+def runtime() -> Iterator[Path]:
+    """The folder in which all tests' servers find their one engine."""
+    folder = Path(tempfile.mkdtemp(prefix="dlsp-editors-"))
+    try:
+        yield folder
+        settings = ProcessSettings(folder=folder, log_file=folder / "engine.log")
+        asyncio.run(Backend.local(Settings(model=MODEL), settings).stop_engine())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment_of(home: Path, runtime: Path) -> dict[str, str]:
+    """A new user's: an empty home, `dlsp` on the path, no proxy, time enough on a busy machine."""
+    home.mkdir()
+    return {
+        "HOME": str(home),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"]),
+        "LANG": "C.UTF-8",
+        # Short, so that a message with the log's path fits into one line.
+        "XDG_STATE_HOME": str(runtime),
+        "DLSP_CACHE_DIR": str(CACHE),
+        "DLSP_RUNTIME_DIR": str(runtime),
+        "DLSP_MODEL": MODEL,
+        "DLSP_DEADLINE_MS": "20000",
+    }
+
+
+@pytest.fixture
+def environment(tmp_path: Path, runtime: Path) -> dict[str, str]:
+    return environment_of(tmp_path / "home", runtime)
+
+
+@pytest.fixture(params=["0.12", "0.11"])
+def nvim(request: pytest.FixtureRequest, editors: Path) -> Path:
+    """Each Neovim that the plugin supports."""
+    return editors / "bin" / f"nvim-{request.param}"
+
+
+OpenNeovim = Callable[..., "Neovim"]
+
+
+@pytest.fixture
+def open_neovim(nvim: Path, environment: dict[str, str], tmp_path: Path) -> Iterator[OpenNeovim]:
+    """Opens files in Neovim, and closes every one in the end."""
+    from tests.e2e.editors.neovim import INIT, Neovim
+
+    opened: list[Neovim] = []
+
+    def start(name: str, text: str = "", *, init: str = INIT) -> Neovim:
+        file = tmp_path / "project" / name
+        file.parent.mkdir(exist_ok=True)
+        (file.parent / ".git").mkdir(exist_ok=True)
+        file.write_bytes(text.encode())
+        neovim = Neovim(nvim, file, environment=environment, init=init)
+        opened.append(neovim)
+        return neovim
+
+    yield start
+    for neovim in opened:
+        neovim.close()
+
+
+@pytest.fixture(scope="session")
+def vsix() -> Path:
+    """The extension as it is published."""
+    package = _HERE.parents[2] / "editors" / "vscode" / "dist" / "dlsp.vsix"
+    if not package.exists():
+        pytest.fail(f"no {package}: run make test-editors, which packages it")
+    return package
+
+
+@pytest.fixture(scope="session")
+def installation(editors: Path) -> Installation:
+    from tests.e2e.editors.workbench import Installation
+
+    modules = editors / "code-server"
+    return Installation(
+        node=modules / "node" / "node_modules" / "node" / "bin" / "node",
+        program=modules / "node_modules" / "code-server",
+    )
+
+
+@pytest.fixture(scope="session")
+def code_server(
+    installation: Installation, vsix: Path, runtime: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CodeServer]:
+    """One code-server for all windows, with the extension and the Python of these tests."""
+    from tests.e2e.editors.workbench import CodeServer
+
+    home = tmp_path_factory.mktemp("code-server")
+    server = CodeServer(installation, home, environment=environment_of(home / "home", runtime))
+    server.configure({"dlsp.python": sys.executable})
+    server.install(vsix)
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    from tests.e2e.editors.workbench import BROWSER
+
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.fail("no chromium: run make test-editors as root, or install it")
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=chromium, args=list(BROWSER))
+
+
+@pytest.fixture
+def open_workbench(
+    code_server: CodeServer, browser: Browser, tmp_path: Path
+) -> Iterator[Callable[[dict[str, str]], Workbench]]:
+    """Opens a folder with the given files in a window, and closes every window in the end."""
+    from tests.e2e.editors.workbench import Workbench
+
+    opened: list[Workbench] = []
+
+    def start(files: dict[str, str]) -> Workbench:
+        folder = tmp_path / f"project{len(opened)}"
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name).write_bytes(text.encode())
+        workbench = Workbench(browser, code_server, folder)
+        opened.append(workbench)
+        return workbench
+
+    yield start
+    for workbench in opened:
+        workbench.close()
