@@ -128,6 +128,7 @@ def fill(engine: Infiller, request: InfillRequest) -> dict[str, object]:
         "steps": result.steps,
         "near_ties": result.near_ties,
         "repaired": result.repaired,
+        "confidence": round(result.confidence, 4),
         "from": {"base": sources.base, "lookup": sources.lookup, "denoiser": sources.denoiser},
         "ms": round(spent_ms, 2),
         "decode_ms": round(spent_ms - result.ms.encode, 2),

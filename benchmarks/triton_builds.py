@@ -1,7 +1,8 @@
 """Every Triton kernel built ahead of time, no GPU needed: registers, shared memory and spills.
 
 The launchers run on tensors without data; what they would launch is compiled for each architecture,
-specialised as Triton itself would. Refuses to report a build that spills registers.
+specialised as Triton itself would. Refuses to report a build that spills registers, or that needs
+more shared memory than small cards have.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from benchmarks.engine_run import finish
 from benchmarks.report import BenchmarkError, Progress, write_figures
 
 ARCHITECTURES = (80, 90, 100)
+#: Bytes that a block may have on the cards that people own (sm_86, sm_89, sm_120).
+MOST_SHARED = 101_376
 RESULTS = Path(__file__).parent / "results" / "triton_builds.json"
 _NEEDS = "triton is not installed here; `pip install 'dlsp[gpu]'` (Linux only)"
 _POINTERS = {
@@ -124,11 +127,14 @@ def build(launch: Launch, arch: int) -> Build:
     target = GPUTarget("cuda", arch, 32)
     compiled = triton.compile(source, target=target, options=dict(launch.options))
     registers, spills = assemble(compiled.asm["ptx"], arch)
+    shared = compiled.metadata.shared
     if spills:
         raise BenchmarkError(f"{launch.name} for sm_{arch} spills {spills} bytes")
+    if shared > MOST_SHARED:
+        raise BenchmarkError(f"{launch.name} for sm_{arch} needs {shared} bytes of shared memory")
     return Build(
         registers=registers,
-        shared=compiled.metadata.shared,
+        shared=shared,
         spills=spills,
     )
 

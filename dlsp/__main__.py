@@ -6,26 +6,44 @@ Knows arguments, exit codes and how an expected error is told; does no work of i
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
 
 from dlsp import __version__, complete_command, doctor_command, replay_command, stats_command
 from engine.request import EngineError
 
+BROKEN_PIPE, DISK_FULL = 141, 74
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = _parser().parse_args(argv)
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
     try:
         code: int = arguments.run(arguments)
+        sys.stdout.flush()
     except EngineError as error:
         sys.stderr.write(f"dlsp: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
         return complete_command.INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+    except BrokenPipeError:  # the reader went away
+        _abandon_output()
+        return BROKEN_PIPE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _abandon_output()
+        sys.stderr.write(f"dlsp: cannot write: {error.strerror}\n")
+        return DISK_FULL
     return code
+
+
+def _abandon_output() -> None:
+    """Point stdout elsewhere so that the final flush does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

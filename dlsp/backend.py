@@ -206,5 +206,5 @@ class Backend:
 def _json(response: httpx.Response) -> object:
     try:
         return response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

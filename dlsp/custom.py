@@ -7,10 +7,13 @@ comes about.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast, get_args
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, cast, get_args
 
 from lsprotocol import types as lsp
-from pygls.exceptions import JsonRpcInvalidParams
+from pygls.exceptions import JsonRpcInternalError, JsonRpcInvalidParams
 
 from dlsp.engine_facts import ask_engine
 from dlsp.pauses import Scope
@@ -20,23 +23,39 @@ from dlsp.scorecard import default_path, read_rows
 from dlsp.session import Session
 from dlsp.summary import summarise
 from dlsp.why import explain
+from engine.request import EngineError
 
 #: How far back `dlsp/stats` looks when the client does not say.
-STATS_DAYS = 30
+STATS_DAYS, MOST_DAYS = 30, 10_000
+
+_Handler: TypeAlias = Callable[[Session, Any], Awaitable[Any]]
 
 
 def register(session: Session) -> None:
     """Add these handlers to a session."""
     feature = session.feature
     feature("dlsp/why")(on_why)
-    feature("dlsp/stats")(on_stats)
-    feature("dlsp/models")(on_models)
+    feature("dlsp/stats")(_told(on_stats))
+    feature("dlsp/models")(_told(on_models))
     feature("dlsp/pause")(on_pause)
     feature("dlsp/restart")(on_restart)
-    feature("dlsp/replay")(on_replay)
+    feature("dlsp/replay")(_told(on_replay))
     feature("dlsp/cursor")(on_cursor)
     feature("dlsp/documentText")(on_document_text)
     session.command(ACCEPTED_COMMAND)(on_accepted)
+
+
+def _told(handler: _Handler) -> _Handler:
+    """The same handler; an expected error of it reaches the client as its line alone."""
+
+    @functools.wraps(handler)
+    async def told(ls: Session, params: Any) -> Any:
+        try:
+            return await handler(ls, params)
+        except EngineError as error:
+            raise JsonRpcInternalError(str(error)) from None
+
+    return told
 
 
 def on_why(ls: Session, params: Any) -> dict[str, Any] | None:
@@ -48,8 +67,8 @@ def on_why(ls: Session, params: Any) -> dict[str, Any] | None:
 async def on_stats(ls: Session, params: Any) -> dict[str, Any]:
     """The scorecard's figures."""
     days = params.get("days", STATS_DAYS) if isinstance(params, dict) else STATS_DAYS
-    if isinstance(days, bool) or not isinstance(days, int | float) or not days > 0:
-        raise JsonRpcInvalidParams("days must be a positive number")
+    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 < days <= MOST_DAYS:
+        raise JsonRpcInvalidParams(f"days must be a number above 0, at most {MOST_DAYS}")
     rows = await asyncio.to_thread(read_rows, default_path(), days=days)
     return summarise(rows, days=days)
 
@@ -93,9 +112,11 @@ async def on_restart(ls: Session, params: Any) -> None:
 def on_cursor(ls: Session, params: Any) -> None:
     """The cursor rests at a position: the next suggestion there may be wanted soon."""
     given = params.get("position") if isinstance(params, dict) else None
-    line, character = (given or {}).get("line"), (given or {}).get("character")
-    if isinstance(line, int) and isinstance(character, int):
-        ls.warm(uri_of(params), lsp.Position(line=line, character=character))
+    if not isinstance(given, dict):
+        return
+    with contextlib.suppress(TypeError, ValueError):  # no whole numbers, or out of LSP's range
+        position = lsp.Position(line=given.get("line"), character=given.get("character"))
+        ls.warm(uri_of(params), position)
 
 
 async def on_replay(ls: Session, params: Any) -> dict[str, str] | None:

@@ -26,8 +26,7 @@ _WORD: Final = re.compile(r"\w")
 
 #: The least confidence at which a suggestion is shown unasked: the geometric mean of what the base
 #: gives its tokens. Rows: the kind of place; columns: the user's mood. `inside` a word nearly any
-#: suggestion is in the way, so it must be near certain. Calibrated on held-out code: a value is
-#: the confidence from which the mood's share of shown suggestions is right.
+#: suggestion is in the way, so it must be near certain. Chosen by hand; not calibrated yet.
 LEAST_CONFIDENCE: Final[Mapping[Kind, Mapping[Mood, float]]] = MappingProxyType(
     {
         "line": MappingProxyType({"quiet": 0.75, "balanced": 0.50, "eager": 0.30}),

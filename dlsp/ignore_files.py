@@ -7,6 +7,7 @@ beside it. Files are looked at again when their time or size has changed. Knows 
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ class IgnoreFiles:
     def _top(self, path: Path) -> Path:
         """The repository's folder, or the outermost open one, or the file's own."""
         for folder in path.parents:
-            if (folder / ".git").exists():
+            if _exists(folder / ".git"):
                 return folder
         opened = [folder for folder in path.parents if folder in self._folders]
         return opened[-1] if opened else path.parent
@@ -98,9 +99,19 @@ def _lines(file: Path) -> list[str]:
         return []
 
 
+def _exists(path: Path) -> bool:
+    """`Path.exists` raises where a folder may not be searched or a name is too long."""
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def _stamp(file: Path) -> _Stamp:
+    """None where there is no plain file: reading a pipe would never end."""
     try:
         found = file.stat()
-    except OSError:
+    except (OSError, ValueError):
         return None
-    return found.st_mtime_ns, found.st_size
+    return (found.st_mtime_ns, found.st_size) if stat.S_ISREG(found.st_mode) else None

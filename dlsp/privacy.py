@@ -64,8 +64,8 @@ class Privacy:
         for each in dict.fromkeys((file, _resolved(file))):
             if reason := self._by_name(each):
                 return reason
-        if rule := self._ignored.rule_for(file):
-            return f"privacy: {rule} leaves this file out"
+            if rule := self._ignored.rule_for(each):
+                return f"privacy: {rule} leaves this file out"
         return None
 
     def forbids_reading(self, path: Path) -> str | None:

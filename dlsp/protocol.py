@@ -2,7 +2,7 @@
 
 Custom messages keep their parameters as plain dicts (pygls makes named tuples, which rename keys
 such as `from`), a request that cannot be read is answered, one that comes before `initialize` is
-refused as LSP wants it, and handled notifications are let go of (pygls 2.1.1 keeps one future for
+refused as LSP wants it (as is one after `shutdown`), and handled notifications are let go of (pygls 2.1.1 keeps one future for
 each, forever).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types as lsp
-from pygls.exceptions import JsonRpcException, JsonRpcServerNotInitialized
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidRequest, JsonRpcServerNotInitialized
 from pygls.protocol import (
     JsonRPCNotification,
     JsonRPCRequestMessage,
@@ -51,13 +51,17 @@ class Protocol(LanguageServerProtocol):
             raise
 
     def handle_message(self, message: Any) -> None:
-        """Act on one message; before `initialize` requests are refused, notifications dropped."""
+        """Act on one message that comes between `initialize` and `shutdown`; else refuse a request
+        and drop a notification."""
         method = getattr(message, "method", None)
-        early = self._workspace is None and method not in (None, lsp.INITIALIZE, lsp.EXIT)
-        if not early:
-            super().handle_message(message)
-        elif hasattr(message, "id"):
+        if method not in (None, lsp.EXIT) and self._shutdown:
+            refusal: JsonRpcException = JsonRpcInvalidRequest(f"{method} after shutdown")
+        elif method not in (None, lsp.EXIT, lsp.INITIALIZE) and self._workspace is None:
             refusal = JsonRpcServerNotInitialized(f"{method} before initialize")
+        else:
+            super().handle_message(message)
+            return
+        if hasattr(message, "id"):
             self._send_response(message.id, error=refusal.to_response_error())
 
     def _execute_handler(

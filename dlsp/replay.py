@@ -20,7 +20,7 @@ from typing import Any
 from dlsp import __version__
 from dlsp.redaction import Redaction
 from dlsp.wire import BackendReply
-from engine.request import WIRE_VERSION, BadRequest, InfillRequest
+from engine.request import WIRE_VERSION, BadRequest, InfillRequest, Snippet
 
 FORMAT = 1
 #: So many replay files are kept; the oldest goes.
@@ -65,6 +65,10 @@ def repeatable(request: InfillRequest, *, with_code: bool) -> InfillRequest:
         plain,
         prefix=redaction.text(plain.prefix),
         suffix=redaction.text(plain.suffix),
+        snippets=tuple(
+            Snippet(path=str(redaction.path(each.path)), text=redaction.text(each.text))
+            for each in plain.snippets
+        ),
         stop=tuple(map(redaction.text, plain.stop)),
         path=redaction.path(plain.path),
     )
@@ -124,17 +128,28 @@ def read(path: Path) -> Replay:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReplayError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ReplayError(f"{path}: not a replay file") from None
     if not isinstance(fields, dict) or "format" not in fields:
         raise ReplayError(f"{path}: not a replay file")
     if fields.pop("format") != FORMAT:
         raise ReplayError(f"{path}: of another version's format; use the dlsp that wrote it")
     try:
-        request = {**fields["request"], "stop": tuple(fields["request"]["stop"])}
-        return Replay(**{**fields, "request": InfillRequest(**request)})
-    except (TypeError, KeyError) as error:
+        return _replay(fields)
+    except (TypeError, KeyError, UnicodeEncodeError) as error:
         raise ReplayError(f"{path}: damaged, or of another version: {error}") from None
+
+
+def _replay(fields: dict[str, Any]) -> Replay:
+    """The value of a file's fields; raises TypeError or KeyError where they are others."""
+    for name, kind in (("model", str), ("result", dict), ("original", dict), ("versions", dict)):
+        if not isinstance(fields[name], kind):
+            raise TypeError(f"{name} is {fields[name]!r}")
+    request = dict(fields["request"])
+    request["stop"] = tuple(request["stop"])
+    request["snippets"] = tuple(Snippet(**each) for each in request["snippets"])
+    json.dumps(request, default=dataclasses.asdict, ensure_ascii=False).encode()
+    return Replay(**{**fields, "request": InfillRequest(**request)})
 
 
 def differences(replay: Replay, reply: BackendReply, digest: str | None) -> tuple[list[str], bool]:

@@ -220,9 +220,12 @@ def read_rows(path: Path, *, days: float, now: float | None = None) -> list[Row]
         return []
     since = (time.time() if now is None else now) - days * _DAY_S
     with connected(path) as connection:
-        found = connection.execute(
-            f"SELECT {', '.join(_COLUMNS)} FROM suggestion WHERE at >= ? ORDER BY at", (since,)
-        ).fetchall()
+        try:
+            found = connection.execute(
+                f"SELECT {', '.join(_COLUMNS)} FROM suggestion WHERE at >= ? ORDER BY at", (since,)
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise ScorecardError(f"cannot read {path}: {error}; dlsp stats --erase") from None
     return [_row(values) for values in found]
 
 
@@ -245,6 +248,9 @@ def erase(path: Path) -> int:
             connection.execute("PRAGMA wal_checkpoint (TRUNCATE)")
     except (ScorecardError, sqlite3.Error):
         for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+            try:
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            except OSError as error:
+                raise ScorecardError(f"cannot remove {path}: {error.strerror}") from None
         return 0
     return count

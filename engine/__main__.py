@@ -7,6 +7,7 @@ is done elsewhere, imported only when it is asked for, so that `--help` is insta
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import json
 import os
@@ -23,7 +24,7 @@ from engine.request import EngineError
 _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 _PROGRAM = "dlsp-engine"
-_INTERRUPTED, _BUG, _BROKEN_PIPE = 130, 70, 141
+_INTERRUPTED, _BUG, _BROKEN_PIPE, _DISK_FULL = 130, 70, 141, 74
 
 #: Commands with a parser of their own: (module, what they do).
 _DELEGATED = {
@@ -40,21 +41,32 @@ _DELEGATED = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
     except EngineError as error:
         return _tell(str(error), error.exit_code)
     except KeyboardInterrupt:
         return _tell("interrupted", _INTERRUPTED)
-    except BrokenPipeError:
-        # The reader went away. Point stdout elsewhere so that the final flush does not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader went away
+        _abandon_output()
         return _BROKEN_PIPE
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _abandon_output()
+            return _tell(f"cannot write: {error.strerror}", _DISK_FULL)
         if os.environ.get("DLSP_DEBUG"):
             traceback.print_exc()
         what = f"{type(error).__name__}: {error}".replace("\n", " ")
         return _tell(f"a bug: {what} (DLSP_DEBUG=1 shows where)", _BUG)
+
+
+def _abandon_output() -> None:
+    """Point stdout elsewhere so that the final flush does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tell(message: str, code: int) -> int:

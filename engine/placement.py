@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.cache import Stream
 from engine.kernels.dispatch import KernelSet
 from engine.kernels.grouped import Grouped, Matrix
+from engine.kernels.packing import Packed
 from engine.model.denoiser import Context, Denoiser, Inputs
 from engine.model.linear import FloatLinear, Linear, PackedLinear
 from engine.model.transformer import Embedding, Head, Layer, Transformer
@@ -142,8 +143,9 @@ def _linear(linear: Linear, kernels: KernelSet) -> GroupedLinear:
     if not isinstance(linear, FloatLinear | PackedLinear | GroupedLinear):
         raise TypeError(f"a {type(linear).__name__} cannot be placed")
     bias = None if linear.bias is None else linear.bias.to(kernels.device)
-    packed = isinstance(linear, PackedLinear)
-    weight = Grouped.of(linear.weight) if packed else linear.weight
+    weight = linear.weight
+    if isinstance(weight, Packed):
+        weight = Grouped.of(weight)
     return GroupedLinear(weight.to(kernels.device), bias, kernels)
 
 

@@ -32,7 +32,7 @@ def fault_in(source: bytes) -> tuple[int, int] | None:
 
     Raises RecursionError or MemoryError on nesting that is too deep for the parser.
     """
-    text = source.decode(errors="replace")
+    text = source.decode(errors="replace").removeprefix("\ufeff")  # a file may begin with it
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

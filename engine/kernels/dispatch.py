@@ -1,8 +1,8 @@
 """Which kernels a model computes with, chosen once when it is loaded.
 
-`triton` where there is a CUDA device, `cpu` elsewhere; DLSP_KERNELS names one of them, or
-`reference`, for tests. `triton` without a device needs TRITON_INTERPRET=1 and is slow. Knows no
-models.
+`cpu`, unless DLSP_KERNELS names `triton`, or `reference`, for tests. `triton` has not been run on a
+GPU yet, so it is never chosen unasked; without a device it needs TRITON_INTERPRET=1 and is slow.
+Knows no models.
 """
 
 from __future__ import annotations
@@ -47,12 +47,10 @@ def choose(wanted: str | None = None) -> KernelSet:
     wanted = wanted or os.environ.get(VARIABLE)
     if wanted is not None and wanted not in NAMES:
         raise WeightsError(f"{VARIABLE} is {wanted!r}; use one of {', '.join(NAMES)}")
-    missing = _why_not_triton()
-    if wanted == "triton" and missing:
+    if wanted == "triton" and (missing := _why_not_triton()):
         raise WeightsError(f"the Triton kernels cannot run: {missing}")
-    name = wanted or ("cpu" if missing or not torch.cuda.is_available() else "triton")
-    why = f"{VARIABLE} says so" if wanted else missing or "there is a CUDA device"
-    chosen = {"cpu": _cpu, "triton": _triton, "reference": _reference}[name](why)
+    why = f"{VARIABLE} says so" if wanted else "the default"
+    chosen = {"cpu": _cpu, "triton": _triton, "reference": _reference}[wanted or "cpu"](why)
     _log.info("kernels: %s on %s (%s)", chosen.name, chosen.device, why)
     return chosen
 

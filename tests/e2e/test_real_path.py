@@ -118,7 +118,7 @@ async def test_type_two_hundred_characters_cancel_most_accept_the_last(
     assert mirror == {"text": editor.text, "version": editor.version}
     why = await custom(client, "dlsp/why")
     assert why["model"] == MODEL
-    assert why["tokens"] == sum(why["from"].values()) > 0
+    assert why["tokens"] == sum(why["from"].values())  # 0: the rest of an earlier suggestion
     counted = {key: n for key, n in replies.by_id.items() if key.startswith("completion-")}
     assert counted == {f"completion-{number}": 1 for number in range(len(TYPED))}
 

@@ -11,8 +11,8 @@ from engine.request import WeightsError
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 
 
-@no_gpu
-def test_a_machine_without_a_gpu_computes_on_the_cpu() -> None:
+def test_unasked_the_cpu_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(dispatch.VARIABLE, raising=False)
     chosen = dispatch.choose()
     assert (chosen.name, chosen.kernels, chosen.product) == ("cpu", cpu, None)
     assert chosen.why
@@ -43,6 +43,6 @@ def test_triton_without_a_device_says_what_is_missing(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.gpu
-def test_a_machine_with_a_gpu_uses_it() -> None:
-    chosen = dispatch.choose()
+def test_triton_takes_the_gpu() -> None:
+    chosen = dispatch.choose("triton")
     assert (chosen.name, chosen.device.type) == ("triton", "cuda")

@@ -18,6 +18,7 @@ def test_the_kernels_equal_their_reference_on_the_interpreter() -> None:
     pytest.importorskip("triton")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS]
+    command += ["--timeout", "500"]  # a busy machine interprets slowly
     result = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )

@@ -3,11 +3,13 @@
 import * as vscode from 'vscode';
 import { Client } from './client';
 import { Model, Pause, Scope } from './protocol';
+import { Reports } from './report';
 import { StatusItem } from './status';
 
 export interface Surroundings {
 	readonly status: StatusItem;
 	readonly log: vscode.LogOutputChannel;
+	readonly reports: Reports;
 	/** The running client; undefined, after offering to install, where there is none. */
 	client(): Promise<Client | undefined>;
 	install(): Promise<void>;
@@ -23,8 +25,8 @@ export function registerCommands(around: Surroundings): vscode.Disposable[] {
 		pauseLanguage: () => pause(around, 'language', paused),
 		pauseAll: () => pause(around, 'all', paused),
 		pickModel: () => pickModel(around),
-		stats: () => report(around, 'dlsp/stats', {}),
-		why: () => report(around, 'dlsp/why', document()),
+		stats: () => report(around, 'stats', {}),
+		why: () => report(around, 'why', document()),
 		replay: () => replay(around),
 		showLog: () => around.log.show(),
 		restart: () => around.restart(),
@@ -96,16 +98,12 @@ async function pickModel(around: Surroundings): Promise<void> {
 	}
 }
 
-async function report(around: Surroundings, method: string, params: object): Promise<void> {
-	const answer = await (await around.client())?.ask<{ words?: string[] } | null>(method, params);
-	if (answer === undefined) {
-		return;
+async function report(around: Surroundings, name: 'stats' | 'why', params: object): Promise<void> {
+	const client = await around.client();
+	const answer = await client?.ask<{ words?: string[] } | null>(`dlsp/${name}`, params);
+	if (answer !== undefined) {
+		await around.reports.show(name, answer);
 	}
-	// What it means in words, where there are any, comes first.
-	const { words, ...facts } = answer ?? {};
-	const content = answer ? JSON.stringify({ words, ...facts }, null, 2) : 'Nothing was asked here yet.';
-	const shown = await vscode.workspace.openTextDocument({ content, language: answer === null ? 'plaintext' : 'json' });
-	await vscode.window.showTextDocument(shown, { preview: true, viewColumn: vscode.ViewColumn.Beside });
 }
 
 async function replay(around: Surroundings): Promise<void> {

@@ -5,6 +5,7 @@ import { Client } from './client';
 import { registerCommands } from './commands';
 import { install } from './install';
 import { findServer } from './python';
+import { Reports } from './report';
 import { StatusItem } from './status';
 
 /** A cursor that has not moved for so long rests. */
@@ -34,12 +35,15 @@ class Extension {
 	constructor(context: vscode.ExtensionContext) {
 		this.log = vscode.window.createOutputChannel('dlsp', { log: true });
 		this.environment = vscode.Uri.joinPath(context.globalStorageUri, 'environment').fsPath;
+		const reports = new Reports();
 		context.subscriptions.push(
+			reports,
 			this.log,
 			this.status,
 			...registerCommands({
 				status: this.status,
 				log: this.log,
+				reports,
 				client: () => this.running(),
 				install: () => this.install(),
 				restart: () => this.restart(),

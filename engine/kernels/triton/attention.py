@@ -205,9 +205,10 @@ def attention(
 
 
 def _block(queries: int, keys: Tensor) -> int:
-    """Queries of one program; float32 products take three times the registers."""
+    """Queries of one program, as its registers allow: float32 products take three times as many."""
     padded: int = triton.next_power_of_2(queries)
-    return max(16, min(padded, 64 if INTERPRETED or keys.dtype != torch.float32 else 16))
+    most = 16 if keys.dtype == torch.float32 else 64 if keys.shape[2] <= 64 else 32
+    return max(16, min(padded, 64 if INTERPRETED else most))
 
 
 def _shares(segment: Segment, queries: int) -> int:
@@ -253,6 +254,7 @@ def _split(q: Tensor, segment: Segment, out: tuple[Tensor, Tensor], done: int, s
         M=m,
         TILE=_TILE,
         num_warps=4,
-        num_stages=2,
+        # keys as they came are those of one canvas, a single tile: nothing to read ahead
+        num_stages=2 if segment.turn_keys is None else 1,
         maxnreg=REGISTERS,
     )

@@ -1,4 +1,4 @@
-"""One denoising step of one canvas: 5 launches, and 5 (6 with a suffix) for each layer.
+"""One denoising step of one canvas: 6 launches, and 6 (7 with a suffix) for each layer.
 
 enter -> token projection + what every slot is told; per layer norm, q k v | attention over prefix,
 suffix and canvas, shares joined | output + residual | norm, gate, up, silu | down + residual; then

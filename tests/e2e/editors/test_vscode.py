@@ -134,7 +134,7 @@ def test_menu_of_the_status_item(open_workbench: OpenWorkbench) -> None:
 def test_why_and_models(open_workbench: OpenWorkbench) -> None:
     workbench = offered(open_workbench({"calc.py": START}))
     workbench.command("Why This Suggestion, or None")
-    workbench.page.get_by_text('"words"').wait_for()
+    workbench.page.locator(".view-line", has_text="model:").first.wait_for()
     workbench.command("dlsp: Pick Model")
     workbench.page.locator(
         ".quick-input-list .monaco-list-row", has_text="Apache-2.0"

@@ -1,4 +1,4 @@
-"""The cases that `benchmarks.kernels` times on a GPU run, and pass their own gate, at a tiny shape."""
+"""The cases that `benchmarks.kernels` times on a GPU pass their own gate, at a tiny shape."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ HOLE = InfillRequest(
 
 
 def on(engine: Engine, name: str) -> Engine:
-    """The same model on other kernels; drafts are expected to pay, so that the denoiser is asked."""
+    """The same model on other kernels; drafts seem to pay, so that the denoiser is asked."""
     kernels = dispatch.choose(name)
     runner = engine.runner
     assert isinstance(runner, CanvasRunner)

@@ -170,14 +170,15 @@ end
 ---@param piece dlsp.Piece
 ---@return boolean
 function M.accept(piece)
-  local followed = fitting()
-  if not followed then
+  if not fitting() then
     return false
   end
-  -- Scheduled: an <expr> mapping must not change the text.
+  -- Scheduled: an <expr> mapping must not change the text, and when keys come in a burst it runs before
+  -- the ones in front of it are in the buffer.
   vim.schedule(function()
+    local followed = fitting()
     cancel()
-    local rest = suggestion_of.insert(followed, piece)
+    local rest = followed and suggestion_of.insert(followed, piece)
     if rest then
       M.show(rest)
     else

@@ -39,7 +39,9 @@ local function followed_request(event)
   elseif request.type == 'complete' then
     shown[event.buf], asked[id] = asked[id], nil
     vim.schedule(function()
-      if M.visible() then
+      if vim.fn.pumvisible() == 1 then
+        M.dismiss() -- the menu goes first
+      elseif M.visible() then
         ghost.dismiss() -- Neovim shows the rest itself now
       end
     end)
