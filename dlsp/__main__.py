@@ -20,10 +20,11 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = _parser().parse_args(argv)
     if sys.stdout is None:  # closed by whoever started us
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     try:
         code: int = arguments.run(arguments)
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # as pygls leaves it
+            sys.stdout.flush()
     except EngineError as error:
         sys.stderr.write(f"dlsp: {error}\n")
         return error.exit_code

@@ -114,8 +114,8 @@ def on_cursor(ls: Session, params: Any) -> None:
     given = params.get("position") if isinstance(params, dict) else None
     if not isinstance(given, dict):
         return
-    with contextlib.suppress(TypeError, ValueError):  # no whole numbers, or out of LSP's range
-        position = lsp.Position(line=given.get("line"), character=given.get("character"))
+    with contextlib.suppress(KeyError, ValueError):  # none, or none of LSP's
+        position = lsp.Position(line=given["line"], character=given["character"])
         ls.warm(uri_of(params), position)
 
 

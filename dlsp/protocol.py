@@ -1,9 +1,9 @@
 """pygls' protocol with four of its habits corrected; nothing about completion.
 
 Custom messages keep their parameters as plain dicts (pygls makes named tuples, which rename keys
-such as `from`), a request that cannot be read is answered, one that comes before `initialize` is
-refused as LSP wants it (as is one after `shutdown`), and handled notifications are let go of (pygls 2.1.1 keeps one future for
-each, forever).
+such as `from`), a request that cannot be read is answered, one that comes before `initialize` or
+after `shutdown` is refused as LSP wants it, and handled notifications are let go of (pygls 2.1.1
+keeps one future for each, forever).
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ def url(value: object) -> str | None:
     address = text(value)
     try:
         parts = urlsplit(address)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        known = known and address.isprintable() and " " not in address
     except ValueError:
         known = False
     if not known:

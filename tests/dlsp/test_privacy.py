@@ -57,6 +57,29 @@ def test_a_link_does_not_hide_what_it_leads_to(tmp_path: Path) -> None:
     assert Privacy().forbids(str(tmp_path / "settings.txt")) is not None
 
 
+def test_a_link_does_not_hide_what_is_ignored(tmp_path: Path) -> None:
+    write(tmp_path, {".git/HEAD": "", ".gitignore": "private/\n", "private/a.py": "", "b.py": ""})
+    os.symlink(tmp_path / "private", tmp_path / "public")
+    os.symlink(tmp_path / "private/a.py", tmp_path / "a.py")
+    os.symlink(tmp_path / "b.py", tmp_path / "c.py")
+    assert Privacy().forbids(str(tmp_path / "public/a.py")) is not None
+    assert Privacy().forbids(str(tmp_path / "a.py")) is not None
+    assert Privacy().forbids(str(tmp_path / "c.py")) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_as_ignore_file_does_not_block(tmp_path: Path) -> None:
+    write(tmp_path, {".git/HEAD": "", "a.py": ""})
+    os.mkfifo(tmp_path / ".gitignore")
+    assert Privacy().forbids(str(tmp_path / "a.py")) is None
+
+
+@pytest.mark.parametrize("folder", ["a\0b", "x" * 300, "deep/" * 2000])
+def test_a_path_that_no_system_has_is_judged_by_its_name(folder: str) -> None:
+    assert Privacy().forbids(f"/{folder}/a.py") is None
+    assert Privacy().forbids(f"/{folder}/.env") is not None
+
+
 def write(root: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -153,6 +176,9 @@ def test_passwords_are_blanked_and_plain_code_is_not() -> None:
     assert blanked("api_key:\n", "  'a1b2c3d4e5'\n")[1] == "  'xxxxxxxxxx'\n"
     assert blanked("u = 'https://me:pass1word@host.org/'", "")[0] == (
         "u = 'https://me:xxxxxxxxx@host.org/'"
+    )
+    assert blanked("DB = 'postgres://me:pa55word@localhost:5432/db'", "")[0] == (
+        "DB = 'postgres://me:xxxxxxxx@localhost:5432/db'"
     )
     code = "token = next(tokens)\nkey = 'keyword.operator'\nsecret = load('path')\nSKIP = 'x'\n"
     assert blanked(code, code) == (code, code)

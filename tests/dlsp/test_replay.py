@@ -28,7 +28,7 @@ from dlsp.replay import (
     write,
 )
 from dlsp.wire import BackendReply
-from engine.request import InfillRequest
+from engine.request import InfillRequest, Snippet
 from engine.syntax import check
 
 CODE = '''import os
@@ -51,6 +51,7 @@ def request(**changes: Any) -> InfillRequest:
     plain = InfillRequest(
         prefix=CODE, suffix="\nprint(Überweisung)\n", path="/home/müller/bank/money.py",
         language="python", deadline_ms=250.0, guess="entry.amount", idle=True, stop=("\nentry",),
+        snippets=(Snippet(path="bank/customer.py", text=CODE),),
     )  # fmt: skip
     return dataclasses.replace(plain, **changes)
 
@@ -63,6 +64,8 @@ def test_nothing_of_the_code_is_left_and_its_shape_is() -> None:
     verdict = check(prefix=found.prefix, text="x", suffix=found.suffix, language="python")
     assert verdict.status == "ok"
     assert found.path == "file.py"
+    [snippet] = found.snippets
+    assert (snippet.path, snippet.text) == ("file.py", found.prefix)
     assert (found.deadline_ms, found.guess, found.idle, found.seed) == (None, "", False, 0)
     for public in ("import ", "class ", "(self, ", "return ", "len("):
         assert public in found.prefix
@@ -158,6 +161,34 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path, text: str) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(ReplayError, match="cannot be read"):
         read(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"result": 5}, {"versions": None}, {"original": []}, {"model": 7}, {"request": None}],
+)
+def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = write(replay(), tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **change}))
+    with pytest.raises(ReplayError, match="damaged"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"snippets": 5}, {"snippets": [{"x": 1}]}, {"prefix": "\ud800"}]
+)
+def test_a_damaged_request_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = write(replay(), tmp_path)
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**fields, "request": {**fields["request"], **change}}))
+    with pytest.raises(ReplayError, match="damaged"):
+        read(path)
+
+
+def test_nesting_without_end_is_no_replay_file(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    with pytest.raises(ReplayError, match="not a replay file"):
+        read(tmp_path / "a.json")
 
 
 def test_the_file_is_plain_json_with_its_format(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -139,6 +140,26 @@ def test_a_file_that_cannot_be_written_costs_no_more_than_the_figures(
     assert erase(path) == 0
     write(path, row(3))
     assert [one.id for one in read_rows(path, days=1)] == ["id-3"]
+
+
+def test_a_damaged_file_is_told_in_one_line_and_erased(tmp_path: Path) -> None:
+    path = tmp_path / "card.sqlite"
+    write(path, *(row(n) for n in range(500)))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    content = bytearray(path.read_bytes())
+    content[8192:-4096] = b"\xa5" * (len(content) - 12288)
+    path.write_bytes(content)
+    with pytest.raises(ScorecardError, match="dlsp stats --erase"):
+        read_rows(path, days=1)
+    erase(path)
+    assert read_rows(path, days=1) == []
+
+
+def test_a_folder_in_the_files_place_is_told(tmp_path: Path) -> None:
+    (tmp_path / "card.sqlite").mkdir()
+    with pytest.raises(ScorecardError, match="cannot remove"):
+        erase(tmp_path / "card.sqlite")
 
 
 def test_erase_leaves_no_byte_of_a_row_behind(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,3 +131,65 @@ def test_before_initialize_requests_are_refused_and_notifications_dropped(wire: 
     assert wire.session.documents.find("file:///a.py") is None
     wire.feed("dlsp/why", where, msg_id=8)
     assert wire.result(8) is None
+
+
+def test_after_shutdown_requests_are_refused_and_exit_is_not(wire: Wire) -> None:
+    async def shut_down() -> None:
+        initialize(wire, ["utf-16"])
+        wire.feed(lsp.SHUTDOWN, None, msg_id=2)
+        while not [message for message in wire.sent if message.get("id") == 2]:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(shut_down())
+    wire.feed("dlsp/stats", {}, msg_id=3)
+    wire.feed("dlsp/cursor", {})
+    refusal = wire.sent[-1]
+    assert (refusal["id"], refusal["error"]["code"]) == (3, -32600)
+    with pytest.raises(SystemExit):
+        wire.feed(lsp.EXIT, None)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        None,
+        {"position": [1, 2]},
+        {"position": {"line": 1}},
+        {"position": {"line": -1, "character": 10**40}},
+        {"position": {"line": "1", "character": None}},
+    ],
+)
+def test_a_cursor_nowhere_is_let_pass(wire: Wire, params: Any) -> None:
+    initialize(wire, ["utf-16"])
+    wire.feed("dlsp/cursor", params, msg_id=2)
+    assert wire.result(2) is None
+
+
+@pytest.mark.parametrize("days", [0, -1, True, "30", 10**400, float("nan")])
+def test_days_without_meaning_are_refused(wire: Wire, days: Any) -> None:
+    async def ask() -> dict[str, Any]:
+        initialize(wire, ["utf-16"])
+        wire.feed("dlsp/stats", {"days": days}, msg_id=2)
+        while not (found := [message for message in wire.sent if message.get("id") == 2]):
+            await asyncio.sleep(0.01)
+        return found[0]
+
+    assert asyncio.run(ask())["error"]["code"] == -32602
+
+
+def test_an_expected_error_is_its_line_alone(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "scorecard.sqlite").mkdir()
+    monkeypatch.setenv("DLSP_DATA_DIR", str(tmp_path))
+
+    async def ask() -> dict[str, Any]:
+        initialize(wire, ["utf-16"])
+        wire.feed("dlsp/stats", {}, msg_id=2)
+        while not (found := [message for message in wire.sent if message.get("id") == 2]):
+            await asyncio.sleep(0.01)
+        return found[0]
+
+    error = asyncio.run(ask())["error"]
+    assert error["message"].startswith("cannot open")
+    assert error.get("data") is None

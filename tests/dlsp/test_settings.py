@@ -69,6 +69,17 @@ def test_every_setting_can_be_given_in_camel_case() -> None:
     assert parsed.settings.engine_url == "https://example.org"
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["example.org", "ftp://example.org", "http://", "http://[::1", "http://h:99999", "http://h:x",
+     "http://a b", "http://\0/"],
+)  # fmt: skip
+def test_an_address_that_no_client_can_reach_is_refused(address: str) -> None:
+    parsed = parse(environment={}, layers=(("client", {"engineUrl": address}),))
+    assert parsed.settings.engine_url is None
+    assert "must be an http:// or https:// address" in parsed.problems[0]
+
+
 def test_the_environment_can_say_lists_and_objects() -> None:
     environment = {"DLSP_CONTEXT": "open, edits", "DLSP_LANGUAGES": '{"markdown": false}'}
     found = parse(environment=environment).settings

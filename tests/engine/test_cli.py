@@ -178,6 +178,29 @@ def test_a_reader_that_goes_away_causes_no_complaint() -> None:
     assert complaints == b""
 
 
+@pytest.mark.parametrize(
+    ("program", "code", "complaint"),
+    [
+        ("sys.stdout = None", 0, b""),
+        pytest.param(
+            "sys.stdout = open('/dev/full', 'w')", 74,
+            b"dlsp-engine: cannot write: No space left on device\n",
+            marks=pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full"),
+        ),
+    ],
+)  # fmt: skip
+def test_an_output_that_takes_nothing(program: str, code: int, complaint: bytes) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys, engine.__main__; {program}; "
+         "sys.exit(engine.__main__.main(['models', '--json']))"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (code, complaint)
+
+
 def test_serve_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[serve.ServeOptions] = []
     monkeypatch.setattr(serve, "run", lambda options: given.append(options) or 5)

@@ -106,6 +106,7 @@ def test_no_text_makes_it_raise_and_spans_stay_inside(prefix: str, text: str, su
         ("print 'old'\n", "x = 1", "\n", "ok"),  # a file that did not parse before
         ("print 'old'\n", "x = = 1", "\n", "broken"),
         ("type = 1\r\nx = ", "2", "\r\ny = 3\r\n", "ok"),
+        ("\ufeffx = ", "2", "\ny = 3\n", "ok"),  # behind a byte order mark
     ],
 )
 def test_python(prefix: str, text: str, suffix: str, status: str) -> None:
