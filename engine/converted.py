@@ -23,13 +23,25 @@ def converted_folder(sha256: str) -> Path:
     return cache_dir() / "converted" / f"{sha256[:24]}-{FORMAT}"
 
 
+def outdated(folder: Path) -> list[Path]:
+    """Folders of the same weights in formats of earlier versions."""
+    stem, _, number = folder.name.rpartition("-")
+    found = [each for each in folder.parent.glob(f"{stem}-*") if each.is_dir()]
+    return [
+        each
+        for each in sorted(found)
+        if (old := each.name[len(stem) + 1 :]).isdecimal() and int(old) < int(number)
+    ]
+
+
 def is_current(folder: Path) -> bool:
     """Whether the folder holds weights converted to today's format."""
     try:
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return meta.get("format") == FORMAT and (folder / WEIGHTS).is_file()
+    known = isinstance(meta, dict) and meta.get("format") == FORMAT
+    return known and (folder / WEIGHTS).is_file()
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:

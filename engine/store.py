@@ -41,7 +41,8 @@ _EMBED_ROWS = 16_384
 def convert(
     source: Path, folder: Path, progress: Progress | None = None, traits: Traits | None = None
 ) -> None:
-    """Write the packed form of the checkpoint at `source` into `folder`, unless it is there.
+    """Write the packed form of the checkpoint at `source` into `folder`, unless it is there; forms
+    of earlier versions go.
 
     `traits`: what is known of the model beside its files. Raises WeightsError for a bad checkpoint,
     DownloadError when the disk is full.
@@ -61,6 +62,8 @@ def convert(
         if not converted.is_current(folder):  # another process may have been faster
             shutil.rmtree(folder, ignore_errors=True)
             part.replace(folder)
+        for old in converted.outdated(folder):  # what is mapped elsewhere lives on there
+            shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         full = getattr(error, "errno", None) == errno.ENOSPC or "No space" in str(error)
         why = "the disk is full" if full else str(error)

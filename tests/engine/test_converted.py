@@ -37,3 +37,20 @@ def test_a_damaged_tokenizer_is_told_by_who_opens_the_folder(folder: Path) -> No
     ahead = converted.read_ahead(folder)
     with pytest.raises(WeightsError, match="delete that folder"):
         store.open_int8(folder, (), ahead)
+
+
+@pytest.mark.parametrize("meta", ["", "[]", "5", "{}"])
+def test_a_folder_that_says_nothing_of_its_format_is_converted_anew(
+    folder: Path, meta: str
+) -> None:
+    assert converted.is_current(folder)
+    (folder / converted.META).write_text(meta)
+    assert not converted.is_current(folder)
+
+
+def test_formats_of_earlier_versions_of_the_same_weights_are_outdated(tmp_path: Path) -> None:
+    for name in ("abc-2", "abc-11", "abc-12", "abc-13", "abd-2", "abc-x", "abc-12.7.part"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "abc-3").write_text("a file")
+    found = converted.outdated(tmp_path / "abc-12")
+    assert [path.name for path in found] == ["abc-11", "abc-2"]

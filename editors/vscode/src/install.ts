@@ -7,7 +7,10 @@ import { findPython, pythonIn } from './python';
 
 /** Installs or updates; resolves to whether the server is there afterwards. Failures are told. */
 export async function install(environment: string, log: vscode.LogOutputChannel): Promise<boolean> {
-	const what = vscode.workspace.getConfiguration('dlsp').get<string>('package') || 'dlsp';
+	const what = vscode.workspace.getConfiguration('dlsp').get<string>('package') || (await choose());
+	if (!what) {
+		return false;
+	}
 	const options = { location: vscode.ProgressLocation.Notification, title: 'Installing dlsp', cancellable: true };
 	try {
 		await vscode.window.withProgress(options, async (progress, cancel) => {
@@ -29,6 +32,12 @@ export async function install(environment: string, log: vscode.LogOutputChannel)
 		}
 		return false;
 	}
+}
+
+// Until dlsp is in the package index its name there is nobody's: it is never fetched by name alone.
+async function choose(): Promise<string | undefined> {
+	const options = { canSelectFiles: true, canSelectFolders: true, title: 'A checkout or a wheel of dlsp', openLabel: 'Install' };
+	return (await vscode.window.showOpenDialog(options))?.[0]?.fsPath;
 }
 
 async function tell(error: unknown, log: vscode.LogOutputChannel): Promise<void> {

@@ -7,7 +7,6 @@ smaller one while developing.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dlsp.backend import Backend, ProcessSettings
 from dlsp.settings import Settings
+from tests.e2e.editors.processes import end_engines
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -65,9 +64,8 @@ def runtime() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="dlsp-editors-"))
     try:
         yield folder
-        settings = ProcessSettings(folder=folder, log_file=folder / "engine.log")
-        asyncio.run(Backend.local(Settings(model=MODEL), settings).stop_engine())
     finally:
+        end_engines(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 
 from tests.e2e.processes import alive
@@ -16,6 +19,16 @@ def engines(runtime: Path) -> list[int]:
         and alive(int(entry.name))
         and _serves_in(entry, str(runtime / "engine.sock").encode())
     ]
+
+
+def end_engines(runtime: Path) -> None:
+    """Ask the engines that use the runtime folder to finish, and wait until they have."""
+    running = engines(runtime)
+    for process_id in running:
+        os.kill(process_id, signal.SIGTERM)
+    until = time.monotonic() + 15
+    while any(alive(process_id) for process_id in running) and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def _serves_in(entry: Path, socket: bytes) -> bool:

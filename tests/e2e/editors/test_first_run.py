@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import subprocess
 import sys
@@ -13,11 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from dlsp.backend import Backend, ProcessSettings
-from dlsp.settings import Settings
 from tests.e2e.editors.conftest import environment_of
 from tests.e2e.editors.hub import hub_with
 from tests.e2e.editors.neovim import INIT, Neovim
+from tests.e2e.editors.processes import end_engines
 from tests.e2e.editors.samples import START, WHOLE
 from tests.e2e.editors.workbench import CodeServer, Installation, Workbench
 
@@ -40,8 +38,7 @@ def new_user(smollm2: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
             "HF_HOME": str(tmp_path / "hub"),
             "NO_PROXY": "127.0.0.1",
         }
-    settings = ProcessSettings(folder=runtime, log_file=runtime / "engine.log")
-    asyncio.run(Backend.local(Settings(model=SMALL), settings).stop_engine())
+    end_engines(runtime)
 
 
 def test_neovim_fetches_the_model(nvim: Path, new_user: dict[str, str], tmp_path: Path) -> None:

@@ -202,7 +202,8 @@ class Workbench:
         while not seen():
             if time.monotonic() > until:
                 shown = "\n".join(self.lines())
-                told = f"{what}: not within {patience_s:g} s; status {self.status()!r}"
+                label = self.status_item.locator("a").first.get_attribute("aria-label")
+                told = f"{what}: not within {patience_s:g} s; status {label!r}"
                 raise AssertionError(f"{told}; the page has\n{shown}")
             self.page.wait_for_timeout(50)
 

@@ -25,7 +25,7 @@ local function check_server()
     health.info('the server is started by a function of yours')
   elseif vim.fn.executable(command) == 0 then
     health.error(command .. ' is not executable', {
-      'install it: pip install dlsp',
+      'install it: pip install /path/to/a/checkout (it is not in the package index yet)',
       "or say where it is: vim.lsp.config('dlsp', { cmd = { '/path/to/dlsp' } })",
     })
   else
