@@ -71,10 +71,9 @@ class CodeServer:
             "XDG_DATA_HOME": str(home / "xdg"),
             "XDG_CONFIG_HOME": str(home / "xdg"),
         }
-        (home / "data" / "User").mkdir(parents=True)
         (home / "none.yaml").write_text("cert: false\n")
-        (home / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
         self.configure({})
+        (home / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -82,8 +81,11 @@ class CodeServer:
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Write the user's settings."""
-        file = self._home / "data" / "User" / "settings.json"
-        file.write_text(json.dumps({**SETTINGS, **settings}))
+        # Those of the scope "machine" are read from the second place, where the files are.
+        for place in ("User", "Machine"):
+            file = self._home / "data" / place / "settings.json"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps({**SETTINGS, **settings}))
 
     def _command(self, *arguments: str) -> list[str]:
         return [
