@@ -173,12 +173,26 @@ def connected(path: Path) -> Iterator[sqlite3.Connection]:
         raise ScorecardError(f"cannot open {path}: {error}; set DLSP_DATA_DIR") from None
     with contextlib.closing(connection):
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost last rows
-            migrate(connection, _MIGRATIONS)
+            _prepare(connection)
         except sqlite3.Error as error:
             raise ScorecardError(f"cannot use {path}: {error}; dlsp stats --erase") from None
         yield connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Write-ahead log and schema. The change to that log does not wait for who holds the file, so
+    servers that start at the same moment try again."""
+    given_up = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost last rows
+            migrate(connection, _MIGRATIONS)
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > given_up:
+                raise
+            time.sleep(0.02)
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
