@@ -69,7 +69,7 @@ def test_latency_reports_one_json_line(
     for kind in ("warm", "fresh"):
         assert found[kind]["n"] == 12
         assert found[kind]["ms_total"]["p50"] > 0
-        assert found[kind]["ms"]["encode"]["p50"] == 1
+    assert found["fresh"]["ms"]["encode"]["p50"] == 1  # a warm one may come from memory
 
 
 def test_latency_refuses_when_answers_are_empty(
