@@ -18,7 +18,6 @@ from dlsp.gate import Gate, decide
 from dlsp.memory import NEAR, Suggestion
 from dlsp.postprocess import Place
 from engine.request import EngineError
-from engine.syntax import language_for
 
 #: How long a suggestion stands before the one behind it is prepared, and a cursor rests before
 #: its context is: typing goes first.
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 async def prepare_next(uri: str, cursor: Cursor, shown: Suggestion, desk: Desk) -> None:
     """Have the suggestion that follows accepting `shown` at `cursor` in memory."""
     document = cursor.document
-    after = cursor.scene(language_for(document.path, document.language_id))
+    after = cursor.scene()
     scene = replace(
         after,
         prefix=after.prefix + shown.text,
@@ -98,7 +97,7 @@ async def warm(cursor: Cursor, desk: Desk) -> None:
         context=cursor.context(),
         want="line",
         path=document.path,
-        language=language_for(document.path, document.language_id),
+        language=document.language,
         snippets=surroundings.snippets(document, settings),
     )
     await desk.backend.warm(hole.request(settings, spent_ms=0.0))

@@ -18,7 +18,6 @@ from dlsp.feedback import Facts, Feedback
 from dlsp.reply import Answer, detail
 from dlsp.scorecard import Row, Scorecard, default_path
 from engine.request import InfillRequest
-from engine.syntax import language_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +88,7 @@ class Answers:
 
 def language_of(document: Document) -> str:
     """A name for the document's language: ours, else the editor's."""
-    return language_for(document.path, document.language_id) or document.language_id or "other"
+    return document.language or document.language_id or "other"
 
 
 def _later(seconds: float, call: Callable[[], None]) -> None:

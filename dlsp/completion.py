@@ -26,7 +26,6 @@ from dlsp.settings import Settings
 from dlsp.surroundings import Surroundings
 from dlsp.timing import Pace
 from engine.request import InfillRequest, Snippet, Sources, StageTimes, Want
-from engine.syntax import language_for
 
 #: The least the engine is given, however much of the deadline went before it was asked.
 LEAST_DEADLINE_MS = 50.0
@@ -74,7 +73,6 @@ async def complete(ask: Ask, desk: Desk) -> Answer:
     silence = desk.surroundings.silence(document, desk.settings)
     if silence is not None:
         return Answer(reason=silence)
-    language = language_for(document.path, document.language_id)
     cursor = Cursor.at(document, ask.position, ask.selected)
     before, after = cursor.near()
 
@@ -82,7 +80,7 @@ async def complete(ask: Ask, desk: Desk) -> Answer:
     _learn(remembered, departed=bool(desk.memory.guess(ask.uri, before, after)), pace=desk.pace)
     if remembered is not None:
         return remembered
-    scene = cursor.scene(language)
+    scene = cursor.scene()
     settings = desk.settings
     gate = decide(scene, mode=settings.mode, mood=settings.mood, invoked=ask.invoked)
     if not gate.ask:

@@ -44,13 +44,13 @@ class Cursor:
         before, after = self._sides(2 * NEAR)
         return before, after
 
-    def scene(self, language: str | None) -> Scene:
+    def scene(self) -> Scene:
         """What the gate looks at."""
         before, after = self._sides(SIDE_LIMIT)
         return Scene(
             prefix=before,
             suffix=after,
-            language=language,
+            language=self.document.language,
             whole=len(before) < SIDE_LIMIT,
             last_edit=self.document.edits.kind,
         )

@@ -21,6 +21,7 @@ from pygls.workspace import Workspace
 
 from dlsp.edits import Edit, Edits
 from dlsp.lines import split_lines
+from engine.syntax import language_for
 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 
@@ -44,6 +45,11 @@ class Document:
         self.edits = Edits()
         self._encoding: Encoding = encoding
         self._lines = split_lines(_join_surrogates(text))
+
+    @property
+    def language(self) -> str | None:
+        """Our name of its language; None where there is no grammar for it."""
+        return language_for(self.path, self.language_id)
 
     @property
     def path(self) -> str | None:

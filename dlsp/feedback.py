@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from lsprotocol import types as lsp
 
 from dlsp.document import Document
+from dlsp.lines import to_lf
 from dlsp.region import Region, share_kept
 from dlsp.scorecard import Row
 
@@ -223,7 +224,7 @@ class Feedback:
 
 
 def _suggestion(document: Document, text: str, where: lsp.Range, facts: Facts) -> _Suggestion:
-    text = _lf(text)
+    text = to_lf(text)
     head, end = (_head(document, position) for position in (where.start, where.end))
     line = where.start.line
     fresh = _Suggestion(
@@ -231,7 +232,7 @@ def _suggestion(document: Document, text: str, where: lsp.Range, facts: Facts) -
         row=_row(text, facts, shown=True),
         text=text,
         head=head,
-        tail=_lf(document.cut(where.start, limit=2 * _TAIL)[1])[:_TAIL],
+        tail=to_lf(document.cut(where.start, limit=2 * _TAIL)[1])[:_TAIL],
         covered=max(len(end) - len(head), 0),
         region=Region(first=line, last=line),
     )
@@ -266,12 +267,8 @@ def _key(uri: str) -> str:
 
 
 def _head(document: Document, position: lsp.Position) -> str:
-    return _lf(document.cut(position, limit=_LONGEST_LINE)[0]).rpartition("\n")[2]
+    return to_lf(document.cut(position, limit=_LONGEST_LINE)[0]).rpartition("\n")[2]
 
 
 def _from_line(document: Document, line: int, limit: int) -> str:
-    return _lf(document.cut(lsp.Position(line=line, character=0), limit=limit)[1])
-
-
-def _lf(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return to_lf(document.cut(lsp.Position(line=line, character=0), limit=limit)[1])

@@ -12,6 +12,7 @@ from lsprotocol import types as lsp
 
 from dlsp.backend import BackendReply
 from dlsp.gate import Gate
+from dlsp.lines import to_lf
 from dlsp.memory import Suggestion
 from engine.request import EngineError, InfillRequest, StageTimes
 
@@ -48,7 +49,7 @@ def inline_completions(
     """
     if not answer.text or answer.range is None:
         return None
-    text = answer.text.replace("\r\n", "\n").replace("\r", "\n")
+    text = to_lf(answer.text)
     accepted = lsp.Command(title="", command=ACCEPTED_COMMAND, arguments=[suggestion_id])
     item = lsp.InlineCompletionItem(
         insert_text=text, range=answer.range, command=accepted if suggestion_id else None

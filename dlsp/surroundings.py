@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlsp.document import Document, Documents
+from dlsp.lines import to_lf
 from dlsp.modules import find_module
 from dlsp.places import switched_off
 from dlsp.privacy import Privacy, holds_secret
@@ -71,7 +72,7 @@ class Surroundings:
 
     def silence(self, document: Document, settings: Settings) -> str | None:
         """Why nothing may be suggested in a document, whoever asks; None where it may."""
-        names = [document.language_id, language_for(document.path, document.language_id) or ""]
+        names = [document.language_id, document.language or ""]
         return self._privacy.forbids(document.path) or switched_off(
             settings,
             path=document.path,
@@ -193,8 +194,8 @@ class Surroundings:
 def _text_of(document: Document) -> _Text:
     return _Text(
         path=document.path,
-        language=language_for(document.path, document.language_id),
-        text=document.text.replace("\r\n", "\n").replace("\r", "\n"),
+        language=document.language,
+        text=to_lf(document.text),
         edited=document.edits.lines,
     )
 

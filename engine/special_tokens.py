@@ -6,14 +6,12 @@ reads, the config's; begin, end and padding are what its prompts are made with, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine import tokenizer_files
+from engine import json_file, tokenizer_files
 from engine.model.family import Named
-from engine.request import WeightsError
 
 _OF_THE_MODEL, _OF_THE_TEXT = ("mask", "expand", "delete"), ("bos", "eos", "pad")
 #: Names that published tokenizers give these tokens, where nothing but the name tells.
@@ -77,12 +75,4 @@ def _named(token: Any, special: Mapping[str, int]) -> list[int]:
 
 def _json(path: Path) -> dict[str, Any]:
     """A JSON object, empty where there is no such file; raises WeightsError for a damaged one."""
-    if not path.is_file():
-        return {}
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise WeightsError(f"{path} is not valid JSON ({error})") from error
-    if not isinstance(data, dict):
-        raise WeightsError(f"{path} does not hold a JSON object")
-    return data
+    return json_file.read_object(path) if path.is_file() else {}

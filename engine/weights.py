@@ -6,7 +6,6 @@ A missing, extra or misshapen tensor is an error that names it. Never pickle, ne
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine import special_tokens, tokenizer_files
+from engine import json_file, special_tokens, tokenizer_files
 from engine.model import architectures, family, names
 from engine.model import config as model_config
 from engine.model.architectures import Architecture, Names
@@ -195,7 +194,7 @@ def _open_folder(path: Path, traits: Traits | None) -> Checkpoint:
     if not config_path.is_file() or tokenizer is None:
         lacks = "tokenizer.json" if config_path.is_file() else "config.json"
         raise WeightsError(f"{path} has no {lacks}; it is not a folder in the hub layout")
-    raw = _json_object(config_path)
+    raw = json_file.read_object(config_path)
     config = model_config.from_hub(raw)
     kind = architectures.of_hub(config.architecture)
     if traits is None and raw.get("mask_token_id") is not None and kind.traits == CAUSAL:
@@ -221,20 +220,10 @@ def _check_head(tied: Any, tensors: dict[str, Read], path: Path, called: Names) 
         raise WeightsError(f"{path.name} lacks tensor {name} (1 missing)")
 
 
-def _json_object(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise WeightsError(f"{path} is not valid JSON ({error})") from error
-    if not isinstance(data, dict):
-        raise WeightsError(f"{path} does not hold a JSON object")
-    return data
-
-
 def _shards(path: Path) -> list[Path]:
     index = path / "model.safetensors.index.json"
     if index.is_file():
-        placed = _json_object(index).get("weight_map")
+        placed = json_file.read_object(index).get("weight_map")
         if not isinstance(placed, dict):
             raise WeightsError(f"{index} has no weight_map; copy the whole model folder")
         shards = [path / str(name) for name in sorted(set(placed.values()))]

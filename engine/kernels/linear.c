@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 enum {
-    AHEAD = 2048, /* bytes to prefetch ahead when there is one tile */
     CHUNK_BLOCKS = 4,
     SPREAD_FROM = 2, /* for more tiles, 5-bit weights are spread to bytes once */
     QUANTISE_ALONE = 4 /* up to so many rows one thread is quicker */

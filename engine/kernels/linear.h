@@ -13,6 +13,7 @@
 
 enum {
     ROWS = 4,          /* of a tile, at most */
+    AHEAD = 2048,      /* bytes to prefetch ahead, where weights are read once */
     STEPS = GROUP / 4, /* of 4 inputs each */
     STEP = LANES * 4   /* weights of one step in a block */
 };

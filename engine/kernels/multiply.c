@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-enum { AHEAD = 2048 }; /* bytes to prefetch ahead, where weights are read once */
-
 typedef float sums[ROWS][LANES];
 
 /* Tile `t` of block `b`, whose weights lie at `w`: a byte each, or in 5 bits where not `spread`. */
