@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.loopback import serving
 
 
 def completion(text: str) -> dict[str, Any]:
@@ -61,12 +62,5 @@ def fim_server(answer: Callable[[str], str], *, status: int = 200) -> Iterator[s
         def log_message(self, format: str, *args: object) -> None:
             """Nothing: a test's output is not this server's place."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Handler) as address:
+        yield address

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.loopback import serving
 
 FIM_FIELDS = {"model", "prompt", "suffix", "max_tokens", "temperature", "top_p",
               "presence_penalty", "stop", "stream"}  # fmt: skip
@@ -116,16 +117,8 @@ class _Llama(_Handler):
 def _served(handler: type[_Handler]) -> Iterator[StandIn]:
     stand_in = StandIn()
     bound = type("Bound", (handler,), {"stand_in": stand_in})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
-    stand_in.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with serving(bound) as stand_in.url:
         yield stand_in
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @contextmanager

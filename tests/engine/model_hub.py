@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import http.server
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from tests.loopback import serving
 
 REPO, COMMIT = "someone/Tiny-Diffusion", "89abcdef0123456789abcdef0123456789abcdef"
 
@@ -48,18 +49,10 @@ class ModelHub:
 
 
 @contextmanager
-def serving(hub: ModelHub) -> Iterator[ModelHub]:
+def serving_hub(hub: ModelHub) -> Iterator[ModelHub]:
     """Serve it until the context is left; `hub.address` says where."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    hub.address = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving(_handler(hub)) as hub.address:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _handler(hub: ModelHub) -> type[http.server.BaseHTTPRequestHandler]:

