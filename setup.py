@@ -10,8 +10,9 @@ import platform
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-NAMES = ("pool", "pack", "activations", "multiply", "linear", "attention", "rows")
-HEADERS = ("pool", "lanes", "layout", "linear")
+LINEAR = ("plain", "avx2", "avxvnni", "avx512")
+NAMES = ("pool", "processor", "pack", "activations", "linear", "attention", "rows", "multiply")
+HEADERS = ("pool", "lanes", "layout", "linear", "multiply_rows", "vectors256")
 
 
 def flags() -> list[str]:
@@ -30,7 +31,7 @@ class Build(build_ext):
 
 kernels = Extension(
     "engine.kernels._cpu",
-    sources=[f"engine/kernels/{name}.c" for name in NAMES],
+    sources=[f"engine/kernels/{n}.c" for n in (*NAMES, *(f"multiply_{n}" for n in LINEAR))],
     depends=[*(f"engine/kernels/{name}.h" for name in HEADERS), "setup.py"],
     extra_compile_args=flags(),
     libraries=[] if os.name == "nt" else ["m", "pthread"],

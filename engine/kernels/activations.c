@@ -52,9 +52,9 @@ void quantise_tile(void *argument, int64_t tile)
     const int64_t rows = rows_of(p, tile), offset = p->bits == 5 ? OFFSET5 : OFFSET7;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t g = 0; g < p->groups; g++) {
-            const float *x = p->x + (tile * ROWS + r) * p->inputs + g * GROUP;
+            const float *x = p->x + (tile * p->by->rows + r) * p->inputs + g * GROUP;
             const int64_t left = p->inputs - g * GROUP;
-            const int64_t group = tile * p->groups * ROWS + g * rows;
+            const int64_t group = tile * p->groups * p->by->rows + g * rows;
             float part[GROUP] = {0};
             int8_t codes[GROUP];
             if (left < GROUP)

@@ -26,15 +26,16 @@ from engine.kernels.packing import (
 )
 from engine.request import WeightsError
 
-_POINTER, _SIZE, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+_POINTER, _SIZE, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int
 _SIGNATURES: dict[str, tuple[object, Sequence[object]]] = {
-    "pool_set_threads": (ctypes.c_int, (ctypes.c_int,)),
-    "linear": (ctypes.c_int, (_POINTER, *(_SIZE,) * 3, *(_POINTER,) * 3, _SIZE, _POINTER)),
+    "pool_set_threads": (_INT, (_INT,)),
+    "widest_level": (_INT, ()),
+    "linear": (_INT, (_POINTER, *(_SIZE,) * 3, *(_POINTER,) * 3, _SIZE, _POINTER, _INT)),
     "pack": (None, (*(_POINTER,) * 3, *(_SIZE,) * 3, _POINTER, _POINTER)),
     "rms_norm": (None, (_POINTER, _POINTER, _FLOAT, _SIZE, _SIZE, _POINTER)),
     "swiglu": (None, (_POINTER, _SIZE, _SIZE, _POINTER)),
     "rope_cache": (None, (*(_POINTER,) * 6, ctypes.POINTER(_SIZE))),
-    "attention": (ctypes.c_int, (*(_POINTER,) * 5, ctypes.POINTER(_SIZE), _FLOAT)),
+    "attention": (_INT, (*(_POINTER,) * 5, ctypes.POINTER(_SIZE), _FLOAT)),
 }
 
 
@@ -60,6 +61,13 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+@cache
+def widest_level() -> int:
+    """How wide `linear` may compute here: 0 plain code, 1 AVX2, 2 AVX-VNNI, 3 AVX-512 with VNNI."""
+    level: int = _library().widest_level()
+    return level
+
+
 def set_threads(threads: int | None) -> int:
     """How many threads share a kernel's work from now on (None: one per core that this process
     may use); returns how many really do."""
@@ -70,8 +78,9 @@ def set_threads(threads: int | None) -> int:
     return count
 
 
-def linear(x: Tensor, weight: Packed, bias: Tensor | None) -> Tensor:
-    """See `reference.linear`."""
+def linear(x: Tensor, weight: Packed, bias: Tensor | None, level: int | None = None) -> Tensor:
+    """See `reference.linear`. Every `level` up to `widest_level()`, the default, gives the same
+    bits, but for 0."""
     x = x.contiguous()
     out = torch.empty(x.shape[0], weight.outputs)
     failed = _library().linear(
@@ -84,6 +93,7 @@ def linear(x: Tensor, weight: Packed, bias: Tensor | None) -> Tensor:
         None if bias is None else bias.data_ptr(),
         weight.outputs,
         out.data_ptr(),
+        widest_level() if level is None else level,
     )
     _check(failed)
     return out

@@ -9,38 +9,44 @@
 
 enum {
     CHUNK_BLOCKS = 4,
-    SPREAD_FROM = 2, /* for more tiles, 5-bit weights are spread to bytes once */
+    SPREAD_FROM = 2, /* for more tiles, weights are spread to bytes once */
     QUANTISE_ALONE = 4 /* up to so many rows one thread is quicker */
 };
+
+static int spreads(const product *p)
+{
+    return p->tiles > SPREAD_FROM && (p->bits == 5 || p->by->spreads7);
+}
 
 static void multiply_chunk(void *argument, int64_t chunk)
 {
     const product *p = argument;
     const int64_t first = chunk * CHUNK_BLOCKS, end = first + CHUNK_BLOCKS;
-    const int several = p->bits == 5 && p->tiles > SPREAD_FROM;
-    uint8_t *bytes = several ? malloc((size_t)(p->groups * GROUP_BYTES7)) : 0;
-    for (int64_t b = first; b < end && b < p->blocks; b++)
-        multiply_block(p, b, bytes);
+    const int64_t room = p->groups * GROUP_BYTES7 * p->by->blocks;
+    uint8_t *bytes = spreads(p) ? malloc((size_t)room) : 0;
+    for (int64_t b = first; b < end && b < p->blocks; b += p->by->blocks)
+        multiply_blocks(p, b, bytes);
     free(bytes);
 }
 
-/* x [rows][inputs] -> y [rows][outputs]; `bits` of a weight: 5 or 7. Returns 0, or 1 when there is
-   no memory. */
+/* x [rows][inputs] -> y [rows][outputs]; `bits` of a weight: 5 or 7; `level` of processor.c.
+   Returns 0, or 1 when there is no memory. */
 EXPORT int linear(const float *x, int64_t rows, int64_t inputs, int64_t bits,
                   const uint8_t *weights, const uint16_t *scales, const float *bias,
-                  int64_t outputs, float *y)
+                  int64_t outputs, float *y, int level)
 {
     if (rows == 0)
         return 0;
     product p = {.x = x, .weights = weights, .scales = scales, .bias = bias, .y = y,
+                 .by = multiplier_for(level),
                  .rows = rows, .inputs = inputs, .outputs = outputs, .bits = bits,
                  .groups = (inputs + GROUP - 1) / GROUP, .blocks = (outputs + LANES - 1) / LANES,
                  .group_bytes = bits == 5 ? GROUP_BYTES5 : GROUP_BYTES7};
-    p.tiles = (rows + ROWS - 1) / ROWS;
+    p.tiles = (rows + p.by->rows - 1) / p.by->rows;
     /* the tiles of a block fetch the next block between them, while they multiply this one */
     const int64_t lines = (p.group_bytes + 63) / 64;
-    p.lines = bits == 5 && p.tiles > SPREAD_FROM ? 0 : (lines + p.tiles - 1) / p.tiles;
-    p.ahead = p.tiles == 1 ? AHEAD : p.groups * p.group_bytes;
+    p.lines = spreads(&p) ? 0 : (lines + p.tiles - 1) / p.tiles;
+    p.ahead = p.tiles == 1 ? AHEAD : p.by->blocks * p.groups * p.group_bytes;
     const size_t count = (size_t)(rows * p.groups);
     char *scratch = malloc(count * (GROUP + sizeof(float) + sizeof(int32_t)));
     if (!scratch)

@@ -86,6 +86,23 @@ def test_both_kernels_pack_five_bits_alike() -> None:
     assert cpu.pack(nearly).bits == 7
 
 
+@pytest.mark.parametrize("level", range(1, cpu.widest_level()))
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
+def test_every_width_gives_the_same_bits(inputs: int, outputs: int, level: int) -> None:
+    x = awkward_rows(inputs)
+    for packed in (layer(inputs, outputs)[0], five_bit_layer(inputs, outputs)[0]):
+        for rows in (1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 32):
+            narrow = cpu.linear(x[:rows], packed.weight, None, level)
+            assert torch.equal(narrow, cpu.linear(x[:rows], packed.weight, None)), rows
+
+
+def test_plain_code_is_the_same_but_for_rounding() -> None:
+    for packed in (layer(896, 43)[0], five_bit_layer(33, 7)[0]):
+        x = torch.randn(9, packed.weight.inputs)
+        plain = cpu.linear(x, packed.weight, None, 0)
+        assert torch.allclose(plain, cpu.linear(x, packed.weight, None), atol=1e-5, rtol=1e-4)
+
+
 def test_memory_layout_changes_nothing() -> None:
     linear, _ = layer(64, 48)
     wide = torch.randn(8, 128)
