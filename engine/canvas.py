@@ -76,6 +76,11 @@ class Canvas:
         """The new text so far; a character cut at the end is left out."""
         return self.spelled[len(self.spell) :].decode("utf-8", "ignore")
 
+    def text_with(self, token_id: int) -> str:
+        """The new text if this token came next; U+FFFD for a character that it cuts."""
+        spelled = self.spelled + self._tokenizer.token_bytes[token_id]
+        return spelled[len(self.spell) :].decode("utf-8", "replace")
+
     def commit(self, token: Committed) -> None:
         """Append one token."""
         self.committed.append(token)

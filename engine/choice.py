@@ -21,6 +21,8 @@ from engine.tokenizer import Tokenizer
 #: Top-2 logit margins below this are counted: there a different kernel may choose differently.
 NEAR_TIE = 1e-3
 _BLOCKED = float("-inf")
+#: So many of the likeliest tokens are looked at for one that begins the text as it must.
+_CANDIDATES = 512
 _COLDEST = 1e-4  # below this, dividing by the temperature overflows
 _SEED_MASK = 2**63 - 1
 
@@ -93,11 +95,25 @@ class Chooser:
             out[ids] = logits[ids]
         else:
             out = logits + (vocabulary.speaking if speak else vocabulary.ending)
+        out = self._beginning(out, canvas)
         if not canvas.banned():
             return out
         rest = out.index_fill(0, torch.tensor(sorted(canvas.banned())), _BLOCKED)
         # where one way of spelling is left, a ban on it cannot be kept
         return rest if bool((rest > _BLOCKED).any()) else out
+
+    def _beginning(self, logits: Tensor, canvas: Canvas) -> Tensor:
+        """Only tokens that begin the new text as the hole says, if there are any."""
+        start = self.hole.start
+        if start is None or start.settled(canvas.text):
+            return logits
+        top, ids = logits.topk(min(_CANDIDATES, len(logits)))
+        fits = [n for n in ids[top > _BLOCKED].tolist() if start.allows(canvas.text_with(n))]
+        if not fits:
+            return logits
+        out = torch.full_like(logits, _BLOCKED)
+        out[fits] = logits[fits]
+        return out
 
     def choose(self, logits: Tensor, canvas: Canvas) -> Chosen:
         """logits [V] of the base after the committed tokens -> its next token.

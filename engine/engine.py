@@ -118,6 +118,9 @@ class Engine:
         """
         clock = Clock(request.deadline_ms, cancelled, patience_ms=request.patience_ms)
         hole = Hole.of(request)
+        if request.syntax:
+            with clock.stage("syntax"):
+                hole = hole.started(request.language)
         filling = self.runner.begin(hole, request, clock, on_step)
         run = _Run(hole=hole, filling=filling, reason="cancelled")
         if not clock.cancelled():

@@ -6,9 +6,10 @@ that begins to repeat the suffix has ended. The end-of-middle token is the model
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.healing import closed_word_start, split_word
+from engine.indentation import Start, required
 from engine.request import InfillRequest, Snippet
 
 _REPEAT_MIN = 3
@@ -25,8 +26,8 @@ class Hole:
 
     `left`, `right`: what stands on the cursor's line before and after; `blank`: whether that is
     nothing but white space, so that an empty answer would be no answer; `heal`: whether the left
-    edge is healed (`word` is what the right one gave); `snippets`: what is shown besides; `idle`:
-    whether nobody waits.
+    edge is healed (`word` is what the right one gave); `start`: how the text must begin, if that is
+    known; `snippets`: what is shown besides; `idle`: whether nobody waits.
     """
 
     prefix: str
@@ -37,6 +38,7 @@ class Hole:
     want: str
     stop: tuple[str, ...]
     heal: bool = True
+    start: Start | None = None
     language: str | None = None
     path: str | None = None
     snippets: tuple[Snippet, ...] = ()
@@ -63,6 +65,10 @@ class Hole:
             snippets=request.snippets,
             idle=request.idle,
         )
+
+    def started(self, language: str | None) -> Hole:
+        """This hole with the `start` that the syntax of its neighbours leaves it."""
+        return replace(self, start=required(self.prefix, self.word + self.suffix, language))
 
     @property
     def blank(self) -> bool:
@@ -111,6 +117,8 @@ class Hole:
         return None if at is None else at + len(self.word)
 
     def _line_end(self, text: str) -> int | None:
+        if self.start and (opened := self.start.end(text)) is not None and self.one_line:
+            return opened
         if not self.one_line:
             return None
         spoken = len(text) - len(text.lstrip()) if self.blank else 0

@@ -101,6 +101,22 @@ def check(*, prefix: str, text: str, suffix: str, language: str | None) -> Verdi
         return Verdict(status="unknown")
 
 
+def whole(*, prefix: str, text: str, suffix: str, language: str) -> bool:
+    """Whether the document has no fault at all with `text` in place, as far as its statements
+    around the text tell; False where that cannot be said."""
+    known = grammar(language)
+    hole = Hole(prefix=prefix.encode(), text=text.encode(), suffix=suffix.encode())
+    if known is None or len(hole.document) > MAX_BYTES:
+        return False
+    try:
+        hole = excerpt(known, hole)
+        if known.name == "python":
+            return parses_around(known, hole)
+        return not known.faults(hole.document)
+    except (RecursionError, MemoryError):
+        return False
+
+
 def complete_prefix(
     prefix: str,
     text: str,
