@@ -28,10 +28,10 @@ from benchmarks.holes import Hole
 from benchmarks.projects import SourceFile, manifest_of, packages, source_files, unseen
 from benchmarks.realcode import SHARES, add_hole_arguments, holes_in, score
 from benchmarks.report import BenchmarkError, Progress, Rows, percentile, say, write_figures
-from dlsp.document import Documents
-from dlsp.modules import find_module
-from dlsp.settings import ContextSource, Settings
-from dlsp.surroundings import Surroundings
+from dlsp.config.settings import ContextSource, Settings
+from dlsp.context.modules import find_module
+from dlsp.context.surroundings import Surroundings
+from dlsp.text.document import Documents
 from engine.request import Snippet
 from engine.syntax import imports
 

@@ -24,7 +24,7 @@ from benchmarks.lsp_session import LOADING_S, server_options
 from benchmarks.own_engine import engines, own_engine, runs
 from benchmarks.report import BenchmarkError, Progress, say, write_figures
 from benchmarks.tasks import stdlib_files
-from dlsp.rpc_child import ChildLost, RpcChild
+from dlsp.commands.rpc_child import ChildLost, RpcChild
 
 KEYS_PER_DOCUMENT = 250
 #: How much of an hour's typing a key stands for: five keys a second.

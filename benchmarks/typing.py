@@ -26,7 +26,7 @@ from benchmarks.lsp_session import LOADING_S, server_options
 from benchmarks.own_engine import engine_clients, own_engine
 from benchmarks.projects import SourceFile, manifest_of, packages, source_files, unseen
 from benchmarks.report import BenchmarkError, Progress, percentile, ratio, write_figures
-from dlsp.rpc_child import RpcChild
+from dlsp.commands.rpc_child import RpcChild
 from engine.catalog import default_model
 from engine.syntax import check
 

@@ -10,7 +10,8 @@ import errno
 import os
 import sys
 
-from dlsp import __version__, complete_command, doctor_command, replay_command, stats_command
+from dlsp import __version__
+from dlsp.commands import complete_command, doctor_command, replay_command, stats_command
 from engine.request import EngineError
 
 BROKEN_PIPE, DISK_FULL = 141, 74

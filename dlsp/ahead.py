@@ -13,10 +13,10 @@ from typing import Final
 from lsprotocol import types as lsp
 
 from dlsp.completion import Desk, Hole, as_suggestion, finished_reply, is_lasting, wanted
-from dlsp.cursor import Cursor
-from dlsp.gate import Gate, decide
-from dlsp.memory import NEAR, Suggestion
-from dlsp.postprocess import Place
+from dlsp.policy.gate import Gate, decide
+from dlsp.suggestion.cursor import Cursor
+from dlsp.suggestion.memory import NEAR, Suggestion
+from dlsp.text.postprocess import Place
 from engine.request import EngineError
 
 #: How long a suggestion stands before the one behind it is prepared, and a cursor rests before

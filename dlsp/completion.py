@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 
 from lsprotocol import types as lsp
 
-from dlsp.backend import Backend, BackendReply
-from dlsp.context import Context
-from dlsp.cursor import Cursor
-from dlsp.document import Documents
-from dlsp.flights import Flights
-from dlsp.gate import Gate, Scene, decide
-from dlsp.memory import Memory, Suggestion, near
-from dlsp.postprocess import Finished, Place, finish
-from dlsp.privacy import blanked
-from dlsp.reply import Answer
-from dlsp.settings import Settings
-from dlsp.surroundings import Surroundings
-from dlsp.timing import Pace
+from dlsp.client.backend import Backend, BackendReply
+from dlsp.config.settings import Settings
+from dlsp.context.sides import Context
+from dlsp.context.surroundings import Surroundings
+from dlsp.guard.privacy import blanked
+from dlsp.policy.gate import Gate, Scene, decide
+from dlsp.policy.timing import Pace
+from dlsp.suggestion.cursor import Cursor
+from dlsp.suggestion.flights import Flights
+from dlsp.suggestion.memory import Memory, Suggestion, near
+from dlsp.suggestion.reply import Answer
+from dlsp.text.document import Documents
+from dlsp.text.postprocess import Finished, Place, finish
 from engine.request import InfillRequest, Snippet, Sources, StageTimes, Want
 
 #: The least the engine is given, however much of the deadline went before it was asked.

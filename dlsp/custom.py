@@ -15,14 +15,14 @@ from typing import Any, TypeAlias, cast, get_args
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcInternalError, JsonRpcInvalidParams
 
-from dlsp.engine_facts import ask_engine
-from dlsp.pauses import Scope
-from dlsp.recording import record
-from dlsp.reply import ACCEPTED_COMMAND
-from dlsp.scorecard import default_path, read_rows
+from dlsp.client.engine_facts import ask_engine
+from dlsp.diagnosis.recording import record
+from dlsp.diagnosis.why import explain
+from dlsp.policy.pauses import Scope
+from dlsp.scores.scorecard import default_path, read_rows
+from dlsp.scores.summary import summarise
 from dlsp.session import Session
-from dlsp.summary import summarise
-from dlsp.why import explain
+from dlsp.suggestion.reply import ACCEPTED_COMMAND
 from engine.request import EngineError
 
 #: How far back `dlsp/stats` looks when the client does not say.

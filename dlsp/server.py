@@ -16,9 +16,9 @@ from lsprotocol import types as lsp
 
 from dlsp import custom
 from dlsp.completion import Ask, complete
-from dlsp.reply import Answer, inline_completions
-from dlsp.scheduler import Overdue, Superseded
+from dlsp.policy.scheduler import Overdue, Superseded
 from dlsp.session import Session
+from dlsp.suggestion.reply import Answer, inline_completions
 from engine.request import EngineError
 
 #: The backend keeps its own time limits; this much later a request is given up whatever happens.

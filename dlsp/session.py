@@ -20,22 +20,22 @@ from pygls.lsp.server import LanguageServer
 
 from dlsp import __version__
 from dlsp.ahead import AFTER_S, choose_snippets, first_place, prepare_next, warm
-from dlsp.answers import Answers, language_of
-from dlsp.backend import Backend, EngineLost, EngineTimeout
+from dlsp.client.backend import Backend, EngineLost, EngineTimeout
 from dlsp.completion import Ask, Desk, Filled
-from dlsp.cursor import Cursor
-from dlsp.document import Documents, Encoding
-from dlsp.flights import Flights
+from dlsp.config.settings import Settings, parse
+from dlsp.context.surroundings import Surroundings
 from dlsp.lifetime import wait_for_death
-from dlsp.memory import Memory
-from dlsp.pauses import Pauses, Place, Scope
+from dlsp.policy.pauses import Pauses, Place, Scope
+from dlsp.policy.scheduler import Scheduler
+from dlsp.policy.timing import Pace
 from dlsp.protocol import Protocol, plain_converter
-from dlsp.reply import Answer
-from dlsp.scheduler import Scheduler
-from dlsp.settings import Settings, parse
+from dlsp.scores.answers import Answers, language_of
 from dlsp.status import EngineState, Status, engine_state
-from dlsp.surroundings import Surroundings
-from dlsp.timing import Pace
+from dlsp.suggestion.cursor import Cursor
+from dlsp.suggestion.flights import Flights
+from dlsp.suggestion.memory import Memory
+from dlsp.suggestion.reply import Answer
+from dlsp.text.document import Documents, Encoding
 from engine.request import EngineError
 
 #: How often a starting engine is asked how far it is.

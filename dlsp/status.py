@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dlsp.remote import describe
-from dlsp.wire import Health
+from dlsp.client.remote import describe
+from dlsp.client.wire import Health
 
 #: Requests that end sooner are not worth a sign of life.
 BUSY_AFTER_S = 0.15

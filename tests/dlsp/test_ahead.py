@@ -8,11 +8,11 @@ from typing import Any, cast
 from lsprotocol import types as lsp
 
 from dlsp.ahead import first_place, prepare_next, warm
-from dlsp.backend import Backend
+from dlsp.client.backend import Backend
 from dlsp.completion import Ask, Desk, complete
-from dlsp.cursor import Cursor
-from dlsp.document import Document
-from dlsp.settings import Settings
+from dlsp.config.settings import Settings
+from dlsp.suggestion.cursor import Cursor
+from dlsp.text.document import Document
 from engine.request import EngineError, InfillRequest
 from tests.dlsp.test_completion import URI, FakeBackend, ask_at, desk, opened, type_at
 

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 from lsprotocol import types as lsp
 
-from dlsp.backend import Backend, BackendReply
+from dlsp.client.backend import Backend, BackendReply
 from dlsp.completion import PATIENCE_MS, Ask, Desk, complete
-from dlsp.context import gather
-from dlsp.document import Document, Documents, Encoding
-from dlsp.reply import Answer, detail, inline_completions
-from dlsp.settings import Developer, Settings
+from dlsp.config.settings import Developer, Settings
+from dlsp.context.sides import gather
+from dlsp.suggestion.reply import Answer, detail, inline_completions
+from dlsp.text.document import Document, Documents, Encoding
 from engine.request import InfillRequest, Sources, StageTimes, WeightsError
 
 URI = "file:///project/file.py"

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from dlsp.backend import Backend
+from dlsp.client.backend import Backend
 from dlsp.server import build
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dlsp import status
-from dlsp.pauses import Pauses, Place
+from dlsp.client.wire import Health
+from dlsp.policy.pauses import Pauses, Place
 from dlsp.status import EngineState, Status, engine_state
-from dlsp.wire import Health
 
 READY = EngineState(state="ready", message="m", model="m")
 

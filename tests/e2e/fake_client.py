@@ -9,8 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from dlsp.backend import Backend, ProcessSettings
-from dlsp.settings import Settings
+from dlsp.client.backend import Backend, ProcessSettings
+from dlsp.config.settings import Settings
 from engine.request import InfillRequest
 
 

@@ -17,9 +17,9 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 from pytest_lsp import ClientServerConfig, LanguageClient
 
-from dlsp.backend import Backend, ProcessSettings
-from dlsp.scorecard import Row, read_rows
-from dlsp.settings import Settings
+from dlsp.client.backend import Backend, ProcessSettings
+from dlsp.config.settings import Settings
+from dlsp.scores.scorecard import Row, read_rows
 from tests.e2e.test_lsp_session import (
     SERVER,
     URI,

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from dlsp import __version__
-from dlsp.backend import Backend, EngineLost, EngineUnavailable, ProcessSettings
-from dlsp.settings import Settings
+from dlsp.client.backend import Backend, EngineLost, EngineUnavailable, ProcessSettings
+from dlsp.config.settings import Settings
 from engine.request import EndpointError, InfillRequest
 from tests.e2e.processes import alive
 

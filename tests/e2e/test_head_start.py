@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dlsp.backend import ProcessSettings
-from dlsp.engine_process import EngineFolder
-from dlsp.head_start import engine_on_its_way
-from dlsp.settings import Settings
+from dlsp.client.backend import ProcessSettings
+from dlsp.client.engine_process import EngineFolder
+from dlsp.commands.head_start import engine_on_its_way
+from dlsp.config.settings import Settings
 from tests.e2e.test_engine_lifecycle import ANSWER, REQUEST, Stage, stage, until
 
 __all__ = ["stage"]  # a fixture
@@ -121,10 +121,10 @@ async def test_leaving_early_lets_go_of_the_lock_and_the_engine_lives_on(stage: 
 
 def test_what_the_command_imports_before_the_engine_starts_is_light() -> None:
     program = (
-        "import sys, dlsp.__main__, dlsp.complete_command, dlsp.head_start\n"
+        "import sys, dlsp.__main__, dlsp.commands.complete_command, dlsp.commands.head_start\n"
         "heavy = {'asyncio', 'httpx', 'lsprotocol', 'pygls', 'cattrs', 'tree_sitter'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
-        "import dlsp.one_shot\n"
+        "import dlsp.commands.one_shot\n"
         "heavy -= {'asyncio'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )

@@ -22,9 +22,9 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 from pytest_lsp import ClientServerConfig, LanguageClient
 
-from dlsp.backend import Backend, ProcessSettings
+from dlsp.client.backend import Backend, ProcessSettings
+from dlsp.config.settings import Settings
 from dlsp.protocol import plain_converter
-from dlsp.settings import Settings
 from tests.e2e.processes import alive
 
 SERVER = [sys.executable, "-m", "dlsp", "lsp"]

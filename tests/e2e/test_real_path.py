@@ -17,8 +17,8 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 from pytest_lsp import ClientServerConfig, LanguageClient
 
-from dlsp.backend import Backend, ProcessSettings
-from dlsp.settings import Settings
+from dlsp.client.backend import Backend, ProcessSettings
+from dlsp.config.settings import Settings
 from tests.e2e.test_lsp_session import (
     SERVER,
     Editor,

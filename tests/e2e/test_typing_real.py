@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.editor import INVOKED, Editor, initialize_params
-from dlsp.backend import Backend, ProcessSettings
-from dlsp.rpc_child import RpcChild
-from dlsp.settings import Settings
+from dlsp.client.backend import Backend, ProcessSettings
+from dlsp.commands.rpc_child import RpcChild
+from dlsp.config.settings import Settings
 from engine.request import InfillRequest
 
 pytestmark = pytest.mark.model

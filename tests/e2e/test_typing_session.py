@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from benchmarks.editor import INVOKED, Editor, Encoding, Ghost, initialize_params
-from dlsp.rpc_child import RpcChild
+from dlsp.commands.rpc_child import RpcChild
 from tests.e2e.test_lsp_session import free_port, wait_until_ready
 
 FAKE = Path(__file__).parent / "scripted_fim.py"

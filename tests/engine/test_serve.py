@@ -277,7 +277,7 @@ def test_finishing_lets_a_running_request_end_and_ends_presence(folder: Path) ->
 def test_both_programs_look_in_the_same_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dlsp.engine_process import default_folder
+    from dlsp.client.engine_process import default_folder
 
     for name, value in [
         ("DLSP_RUNTIME_DIR", str(folder / "own")),

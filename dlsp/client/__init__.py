@@ -1,0 +1,1 @@
+"""The engine, ours or another, as a client sees it."""

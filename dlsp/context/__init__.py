@@ -1,0 +1,1 @@
+"""What the model may see: both sides of the cursor, and other files."""

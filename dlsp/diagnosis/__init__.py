@@ -1,0 +1,1 @@
+"""Why something was shown or not, and how to reproduce it."""

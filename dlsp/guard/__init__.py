@@ -1,0 +1,1 @@
+"""What is never read or completed."""

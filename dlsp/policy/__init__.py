@@ -1,0 +1,1 @@
+"""Whether to complete here, how much, and when."""

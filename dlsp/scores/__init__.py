@@ -1,0 +1,1 @@
+"""What becomes of suggestions; stays on this machine."""
