@@ -35,6 +35,10 @@ _DELEGATED = {
         "fetch packages and build a corpus of token shards",
     ),
     "train": ("engine.training.command", "train a denoiser for a frozen base model"),
+    "train-native": (
+        "engine.training.native.command",
+        "train a small masked-diffusion model from nothing",
+    ),
 }
 
 

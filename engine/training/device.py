@@ -1,7 +1,9 @@
-"""Where training runs: the CPU, or one CUDA device with the small network in bfloat16.
+"""Where training runs: the CPU, or one CUDA device.
 
-On CUDA the frozen base is float32 (its int8 kernels are for CPUs), multiplied in TF32. The rest of
-the engine makes its tensors on torch's default device, which `Device.here` sets.
+The small network multiplies in bfloat16 on CUDA and on CPUs that have instructions for it (AMX),
+its parameters stay float32. On CUDA the frozen base is float32 (its int8 kernels are for CPUs),
+multiplied in TF32. The rest of the engine makes its tensors on torch's default device, which
+`Device.here` sets.
 """
 
 from __future__ import annotations
@@ -37,10 +39,14 @@ class Device:
 CPU = Device(place=torch.device("cpu"), half=False)
 
 
+def _cpu() -> Device:
+    return replace(CPU, half=bool(torch.cpu.get_capabilities().get("amx_bf16")))
+
+
 def choose(name: str) -> Device:
     """`cpu`, `cuda`, or `auto`: CUDA where there is one. Raises BadRequest."""
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return CPU
+        return _cpu()
     if not torch.cuda.is_available():
         raise BadRequest("there is no CUDA device here, or this torch is built without CUDA")
     torch.set_float32_matmul_precision("high")

@@ -16,14 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from engine.model import denoiser_file
 from engine.model.denoiser import Denoiser
 from engine.model.denoiser_file import DenoiserConfig, Parameters
 from engine.model.transformer import Embedding
-from engine.request import BadRequest
+from engine.training import checkpoint
 from engine.training.device import Device
 from engine.training.encode import Document
 from engine.training.evaluate import Scores, evaluate
@@ -203,39 +201,19 @@ class Trainer:
         log(f"held out: run {scores.run:.3f}, slots right {[round(r, 3) for r in scores.right]}")
 
     def checkpoint(self) -> None:
-        """Save parameters and optimiser state, atomically; `_resume` reads it."""
-        tensors: dict[str, Tensor] = {n: p.detach() for n, p in self.parameters.items()}
-        for name, parameter in self.parameters.items():
-            for key in ("exp_avg", "exp_avg_sq", "step"):
-                state = self.optimiser.state.get(parameter, {})
-                if key in state:
-                    tensors[f"{key}:{name}"] = state[key].detach().clone()
+        """Save parameters and optimiser state, atomically; the next trainer goes on from there."""
         about = {"elapsed": self.elapsed, "steps": self.steps, "slots": self.slots}
-        part = self.folder / "checkpoint.part"
-        save_file(tensors, part, metadata={"state": json.dumps(about)})
-        part.replace(self.folder / "checkpoint.safetensors")
+        checkpoint.save(self._path, self.parameters, self.optimiser, about)
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / "checkpoint.safetensors"
 
     def _resume(self) -> None:
-        path = self.folder / "checkpoint.safetensors"
-        if not path.is_file():
-            return
-        tensors = load_file(path)
-        kept = {n: t.shape for n, t in tensors.items() if ":" not in n}
-        if kept != {n: p.shape for n, p in self.parameters.items()}:
-            raise BadRequest(
-                f"{path} is of a denoiser of another shape; give its own --layers, --inner and "
-                "--slots, or another --out"
-            )
-        for name, parameter in self.parameters.items():
-            with torch.no_grad():
-                parameter.copy_(tensors[name])
-            moments = [k for k in ("exp_avg", "exp_avg_sq") if f"{k}:{name}" in tensors]
-            if moments:
-                state = {k: tensors[f"{k}:{name}"].to(parameter.device) for k in moments}
-                self.optimiser.state[parameter] = state | {"step": tensors[f"step:{name}"]}
-        about = denoiser_file.read_metadata(path, "state")
-        self.elapsed, self.steps = about["elapsed"], about["steps"]
-        self.slots = about["slots"]
+        about = checkpoint.restore(self._path, self.parameters, self.optimiser)
+        if about:
+            self.elapsed, self.steps = about["elapsed"], about["steps"]
+            self.slots = about["slots"]
 
     def export(self, path: Path, held_out: Sequence[Document]) -> None:
         """Write the int8 denoiser with its measured acceptance."""

@@ -212,7 +212,11 @@ def test_options_that_need_others(tmp_path: Path) -> None:
 def test_cuda_where_there_is_none_is_an_error_and_auto_is_the_cpu() -> None:
     with pytest.raises(BadRequest, match="CUDA"):
         device.choose("cuda")
-    assert device.choose("auto") == device.CPU
+    for name in ("auto", "cpu"):
+        chosen = device.choose(name)
+        assert chosen.place.type == "cpu"
+        # bfloat16 only where the processor multiplies in it
+        assert chosen.half == bool(torch.cpu.get_capabilities().get("amx_bf16"))
 
 
 def test_a_base_is_moved_whole_and_computes_where_it_lies(base: Path) -> None:

@@ -1,0 +1,1 @@
+"""A masked-diffusion infiller of one's own, from nothing: `dlsp-engine train-native`."""
