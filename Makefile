@@ -21,7 +21,7 @@ EDITOR_TESTS := tests/e2e/editors
 VSCODE := editors/vscode
 VSIX := $(VSCODE)/dist/dlsp.vsix
 
-.PHONY: help setup model demo test fast slow lint types format clean test-editors screenshots vsix
+.PHONY: help setup model demo test fast slow lint types format clean test-editors editors-repeat screenshots vsix
 .DEFAULT_GOAL := help
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make test    lint, types, fast tests, then end-to-end and model tests"
 	@echo "make fast    the fast tests only        make slow    end-to-end and model tests only"
 	@echo "make test-editors   real VS Code and Neovim: installs them into your cache, then drives them"
+	@echo "make editors-repeat N=20   those tests N times, with one line of JSON a run"
 	@echo "make vsix           the VS Code extension as $(VSIX)"
 	@echo "make screenshots    the pictures of both editors in docs/, made by those tests"
 	@echo "make lint | types | format | clean"
@@ -99,8 +100,14 @@ editors: model $(VSIX)
 		|| { $(PIP_INSTALL) -r $(EDITOR_TESTS)/requirements.txt && cp $(EDITOR_TESTS)/requirements.txt $(VENV)/.editors; }
 	@$(EDITOR_TESTS)/install.sh $(CURDIR)/$(BIN)/python
 
+# Where nothing but the loopback exists, if the system permits that.
 test-editors: editors
-	$(BIN)/python -m pytest $(EDITOR_TESTS) -m editors
+	$(BIN)/python -m tests.e2e.editors.offline $(BIN)/python -m pytest $(EDITOR_TESTS) -m editors
+
+# Again and again, up to N runs of the commit that is checked out: one line each in benchmarks/results/.
+N ?= 20
+editors-repeat: editors
+	$(BIN)/python -m tests.e2e.editors.repeat $(N)
 
 screenshots: editors
 	DLSP_SCREENSHOTS=$(CURDIR)/docs $(BIN)/python -m pytest $(EDITOR_TESTS) -m editors -k screenshot

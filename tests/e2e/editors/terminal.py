@@ -101,16 +101,20 @@ class Terminal:
             self.press(key)
             self.watch(pause_s)
 
-    def watch(self, seconds: float) -> list[str]:
-        """All the different screens within the time."""
+    def watch(self, seconds: float, *, after: Callable[[str], bool] = lambda _: True) -> list[str]:
+        """All the different screens up to one that is as wanted, and so many seconds longer."""
         screens: list[str] = []
+
+        def noted(screen: str) -> bool:
+            if not screens or screens[-1] != screen:
+                screens.append(screen)
+            return after(screen)
+
+        self.until(noted, "the screen to watch from")
         until = time.monotonic() + seconds
-        while True:
-            now = self.look()
-            if not screens or screens[-1] != now:
-                screens.append(now)
-            if time.monotonic() >= until:
-                return screens
+        while time.monotonic() < until:
+            noted(self.look())
+        return screens
 
     def until(
         self, seen: Callable[[str], bool], what: str, *, patience_s: float = PATIENCE_S

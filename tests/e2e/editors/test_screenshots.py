@@ -51,12 +51,8 @@ def shrink(file: Path) -> None:
     assert os.path.getsize(file) < LIMIT_BYTES
 
 
-def test_screenshot_of_vscode(
-    open_workbench: Callable[..., Workbench], keep: Callable[[str], Path]
-) -> None:
-    workbench = open_workbench({"shapes.py": CODE})
-    workbench.open("shapes.py")
-    workbench.until_ready()
+def test_screenshot_of_vscode(workbench: Workbench, keep: Callable[[str], Path]) -> None:
+    workbench.open(workbench.write("shapes.py", CODE))
     workbench.type("        " + TYPED, then="        " + SHOWN)
     workbench.page.screenshot(path=keep("vscode.png"))
     shrink(keep("vscode.png"))

@@ -36,6 +36,29 @@ def test_lua_is_formatted(file: Path, editors: Path) -> None:
     assert formatted.stdout == code
 
 
+@pytest.mark.parametrize("nvim", ["0.11"], indirect=True)
+def test_lua_is_sound(editors: Path, nvim: Path, tmp_path: Path) -> None:
+    """Luacheck finds nothing: no unused, unset or shadowed name, no global but Neovim's."""
+    root = editors / "luacheck" / "usr"
+    [library] = root.glob("lib/*/lua/5.1/lfs.so")
+    script = tmp_path / "luacheck.lua"
+    script.write_text(
+        f"package.path = '{root}/share/lua/5.1/?.lua;{root}/share/lua/5.1/?/init.lua'\n"
+        f"package.cpath = '{library.parent}/?.so'\n"
+        "require('luacheck.main')\n"
+    )
+    wanted = ["--std", "luajit", "--globals", "vim", "--no-color", "--no-cache", "--no-config"]
+    ran = subprocess.run(
+        [nvim, "-u", "NONE", "-i", "NONE", "-l", script, NVIM, *wanted],
+        env={"HOME": str(tmp_path), "LD_LIBRARY_PATH": str(library.parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert f"in {len(LUA)} files" in ran.stdout + ran.stderr
+
+
 def test_help_tags(nvim: Path, tmp_path: Path) -> None:
     """Every link of the manual leads somewhere, and no tag stands twice."""
     shutil.copytree(NVIM / "doc", tmp_path / "doc")
@@ -67,7 +90,7 @@ def test_no_registry_is_named() -> None:
 
 def test_settings_are_the_servers() -> None:
     """The settings of the extension are those of the server, and two of its own."""
-    from dlsp.settings import Settings
+    from dlsp.config.settings import Settings
 
     manifest = json.loads((VSCODE / "package.json").read_text())
     shown = {

@@ -1,28 +1,16 @@
-"""VS Code as its user has it: code-server, the packaged extension, a browser, keys.
-
-Text is judged on the page and on the disk.
-"""
+"""A window of VS Code as its user has it: a browser, keys, what stands on page and disk."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import socket
-import subprocess
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import httpx
 from playwright.sync_api import Browser, Locator, Page
 
-from tests.e2e.editors.processes import language_servers
+from tests.e2e.editors.code_server import DISCARD, NEW_FILE, PATIENCE_S, CodeServer
 
-PATIENCE_S = 90.0
 #: Nothing but the loopback exists for this browser.
 BROWSER = (
     "--no-sandbox",
@@ -33,131 +21,20 @@ BROWSER = (
     "--no-first-run",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )
-SETTINGS: dict[str, Any] = {
-    "security.workspace.trust.enabled": False,
-    "workbench.startupEditor": "none",
-    "workbench.secondarySideBar.defaultVisibility": "hidden",
-    "telemetry.telemetryLevel": "off",
-    "chat.disableAIFeatures": True,
-    "extensions.autoCheckUpdates": False,
-    "extensions.autoUpdate": False,
-    "extensions.ignoreRecommendations": True,
-    "git.enabled": False,
-    "editor.minimap.enabled": False,
-}
-#: Accepting a line has no key of its own in VS Code.
-KEYS = [{"key": "ctrl+alt+l", "command": "editor.action.inlineSuggest.acceptNextLine"}]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
-    """Where code-server and its Node.js are."""
-
-    node: Path
-    program: Path
-
-
-class CodeServer:
-    """One code-server of one user."""
-
-    def __init__(
-        self, installed: Installation, home: Path, *, environment: Mapping[str, str]
-    ) -> None:
-        self._installed = installed
-        self._home = home
-        self._environment = {
-            **environment,
-            "EXTENSIONS_GALLERY": '{"serviceUrl":""}',  # no marketplace
-            "XDG_DATA_HOME": str(home / "xdg"),
-            "XDG_CONFIG_HOME": str(home / "xdg"),
-        }
-        (home / "none.yaml").write_text("cert: false\n")
-        self.configure({})
-        (home / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
-        self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            self._port = int(taken.getsockname()[1])
-
-    def configure(self, settings: Mapping[str, Any]) -> None:
-        """Write the user's settings."""
-        # Those of the scope "machine" are read from the second place, where the files are.
-        for place in ("User", "Machine"):
-            file = self._home / "data" / place / "settings.json"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps({**SETTINGS, **settings}))
-
-    def _command(self, *arguments: str) -> list[str]:
-        return [
-            str(self._installed.node),
-            str(self._installed.program),
-            *("--user-data-dir", str(self._home / "data")),
-            *("--extensions-dir", str(self._home / "extensions")),
-            *("--config", str(self._home / "none.yaml")),
-            *arguments,
-        ]
-
-    def install(self, vsix: Path) -> None:
-        """Install an extension from its package."""
-        subprocess.run(
-            self._command("--install-extension", str(vsix)),
-            env=self._environment,
-            check=True,
-            capture_output=True,
-        )
-
-    def start(self) -> None:
-        """Serve, and wait until it answers."""
-        options = ("--auth", "none", "--disable-telemetry", "--disable-update-check")
-        with (self._home / "code-server.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command("--bind-addr", f"127.0.0.1:{self._port}", *options),
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        until = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                if httpx.get(f"http://127.0.0.1:{self._port}/healthz", trust_env=False).is_success:
-                    return
-            except httpx.TransportError:
-                pass
-            assert time.monotonic() < until, "code-server did not start"
-            time.sleep(0.2)
-
-    def servers(self) -> list[int]:
-        """The process ids of the language servers that run under it."""
-        assert self._process is not None
-        return language_servers(self._process.pid)
-
-    def address(self, folder: Path) -> str:
-        """Where a browser finds a folder."""
-        return f"http://127.0.0.1:{self._port}/?folder={quote(str(folder))}"
-
-    def close(self) -> None:
-        """End it with every process that it started."""
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGTERM)
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
 
 
 class Workbench:
-    """One window with one folder."""
+    """One window with one folder, or with a workspace of several."""
 
-    def __init__(self, browser: Browser, server: CodeServer, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, browser: Browser, server: CodeServer, target: Path) -> None:
+        self.folder = target if target.is_dir() else target.parent
+        self._server = server
+        self._others = server.servers()
         self.page: Page = browser.new_page(viewport={"width": 1000, "height": 560})
         self.page.set_default_timeout(PATIENCE_S * 1000)
         self.foreign: set[str] = set()
         self.page.on("request", lambda request: self._note(request.url))
-        self.page.goto(server.address(folder), wait_until="commit")
+        self.page.goto(server.address(target), wait_until="commit")
         self.page.wait_for_selector(".monaco-workbench")
 
     def _note(self, url: str) -> None:
@@ -165,14 +42,48 @@ class Workbench:
         if url.startswith(("http", "ws")) and host not in ("127.0.0.1", "localhost"):
             self.foreign.add(host)
 
-    def open(self, name: str) -> None:
-        """Open a file of the folder and put the cursor at its end."""
-        self.page.get_by_role("treeitem", name=name).dblclick()
-        editor = self.page.locator(".editor-instance .monaco-editor").first
-        editor.wait_for()
-        self.page.locator(f".tab.active[data-resource-name='{name}']").wait_for()
-        editor.click()
+    def servers(self) -> set[int]:
+        """The process ids of this window's language servers."""
+        return self._server.servers() - self._others
+
+    def write(self, name: str, text: str) -> Path:
+        """Put a new file into the folder; no two have one name, so that none is mistaken."""
+        file = self.folder / name
+        with file.open("xb") as new:
+            new.write(text.encode())
+        return file
+
+    def open(self, file: Path) -> None:
+        """Open a file and put the cursor at its end."""
+        self.press("Control+p")
+        self._choose(file.name, wanted=str(file))
+        self._opened(file.name)
         self.press("Control+End")
+
+    def open_notebook(self, file: Path, *, cell: int) -> None:
+        """Open a notebook and put the cursor at the end of one of its cells, counted from 0."""
+        self.press("Control+p")
+        self._choose(file.name, wanted=str(file))
+        self.page.locator(f".tab.active[data-resource-name='{file.name}']").wait_for()
+        self.page.locator(".notebookOverlay .cell-editor-part .view-lines").nth(cell).click()
+        self.page.locator(".notebookOverlay .monaco-editor.focused").wait_for()
+        self.press("Control+End")
+
+    def new_file(self) -> None:
+        """Open a file that has no place on the disk, in Python."""
+        self.press(NEW_FILE)
+        self._opened("Untitled-1")
+
+    def _opened(self, name: str) -> None:
+        self.page.locator(f".tab.active[data-resource-name='{name}']").wait_for()
+        self.page.locator(".editor-instance .monaco-editor.focused").wait_for()
+
+    def discard(self) -> None:
+        """Close every editor; what is not saved is lost."""
+        tabs = self.page.locator(".tab")
+        while count := tabs.count():
+            self.press("Escape", DISCARD)
+            self.until(lambda count=count: tabs.count() < count, "an editor is closed")  # type: ignore[misc]
 
     def press(self, *keys: str) -> None:
         """Press keys, by the names that the browser has for them."""
@@ -182,11 +93,21 @@ class Workbench:
     def type(self, text: str, *, then: str) -> None:
         """Type, and wait until a line reads, with its ghost text, as given."""
         self.page.keyboard.type(text, delay=30)
-        self.until(lambda: then in self.lines(), f"the line {then!r}")
+        self.until(lambda: then in self.lines() and self.ghost() != "", f"{then!r} is offered")
+
+    def accept(self, key: str = "Tab") -> None:
+        """Press a key that takes all of what is shown, and wait until that is so."""
+        self.press(key)
+        self.until(lambda: self.ghost() == "", "no ghost text")
 
     def lines(self) -> list[str]:
         """The lines of the editor as they stand on the page, ghost text included."""
         found: list[str] = self.page.evaluate(_LINES)
+        return found
+
+    def ghost(self) -> str:
+        """The ghost text on the page."""
+        found: str = self.page.evaluate(_GHOST)
         return found
 
     def watch(self, act: Callable[[], None], *, seconds: float) -> list[list[str]]:
@@ -203,11 +124,18 @@ class Workbench:
         until = time.monotonic() + patience_s
         while not seen():
             if time.monotonic() > until:
-                shown = "\n".join(self.lines())
-                label = self.status_item.locator("a").first.get_attribute("aria-label")
-                told = f"{what}: not within {patience_s:g} s; status {label!r}"
-                raise AssertionError(f"{told}; the page has\n{shown}")
-            self.page.wait_for_timeout(50)
+                raise AssertionError(f"{what}: not within {patience_s:g} s; {self._told()}")
+            self.page.wait_for_timeout(30)
+
+    def _told(self) -> str:
+        """What the page shows, and what the server says of its last answer; keeps a picture."""
+        self.page.screenshot(path=self.folder / "failed.png")
+        label = self.status_item.locator("a").first.get_attribute("aria-label")
+        shown = f"status {label!r}; ghost text {self.ghost()!r}; the page has\n"
+        before = "\n".join(self.lines())
+        self.command("Why This Suggestion, or None")
+        self.page.wait_for_timeout(3000)
+        return shown + before + "\nand then\n" + "\n".join(self.lines())
 
     @property
     def status_item(self) -> Locator:
@@ -224,30 +152,47 @@ class Workbench:
         label = self.page.locator("[aria-label^='dlsp ready'], [aria-label^='dlsp busy']")
         self.until(lambda: label.count() > 0, "the server is ready", patience_s=patience_s)
 
-    def save(self, name: str) -> str:
+    def save(self, file: Path) -> str:
         """Save the active file and return what is on the disk, line ends untouched."""
-        file = self.folder / name
-        before = file.stat().st_mtime_ns
+        # The mark goes once the file is whole on the disk; its time of change is earlier.
+        dirty = self.page.locator(".tab.active.dirty")
+        dirty.wait_for()
         self.press("Control+s")
-        self.until(lambda: file.stat().st_mtime_ns != before, "saved")
+        dirty.wait_for(state="detached")
         return file.read_bytes().decode()
 
     def command(self, title: str) -> None:
         """Run a command by its title in the palette."""
         self.press("F1")
-        self.page.locator(".quick-input-widget input").wait_for()
-        self.page.keyboard.type(title)
-        self.page.locator(".quick-input-list .monaco-list-row", has_text=title).first.click()
+        self._choose(title, wanted=f">{title}")
+
+    def menu(self, entry: str) -> None:
+        """Choose from the status item's menu."""
+        self.status_item.click()
+        self._choose(entry, wanted=entry)
+
+    def _choose(self, entry: str, *, wanted: str) -> None:
+        """Write into the quick input, and take the entry once it is the chosen one."""
+        self.page.locator(".quick-input-widget input").fill(wanted)
+        chosen = ".quick-input-list .monaco-list-row.focused"
+        self.page.locator(chosen, has_text=entry).first.wait_for()
+        self.press("Enter")
 
     def close(self) -> None:
         """Close the window, as a user does: what is not saved is lost."""
+        servers = self.servers()
         self.page.close()
+        self._server.until_gone(servers)
 
 
-#: The lines of the first editor from top to bottom, with ordinary blanks.
-_LINES = """() => [...document.querySelectorAll('.editor-instance .view-line')]
+#: The lines of the editor, or of each cell of a notebook, from top to bottom, with ordinary blanks.
+_LINES = """() => [...document.querySelectorAll(
+    '.editor-instance .view-line, .notebookOverlay .view-line')]
   .sort((a, b) => parseFloat(a.style.top) - parseFloat(b.style.top))
   .map(line => line.textContent.replace(/\\u00a0|\\u00b7/g, ' ').replace(/\\u200c|\\u200b/g, ''))"""
+_GHOST = """() => [...document.querySelectorAll(
+    '.view-line .ghost-text, .view-line .ghost-text-decoration')]
+  .map(part => part.textContent).join('').replace(/\\u00a0|\\u00b7/g, ' ')"""
 _START_WATCH = f"""() => {{
   const lines = {_LINES};
   window.watched = [];
