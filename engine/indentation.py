@@ -1,8 +1,9 @@
 """How a line of Python must begin where its neighbours leave one way only.
 
 Behind `for x in y:` a line is indented more than the `for`; before a line that is indented more
-than the one above, a block must be opened. A model that has to guess the column often guesses
-wrong, and nothing later in the line can mend it: so the column is not left to it.
+than the one above, a block must be opened; and what stands below in the same block must be reached,
+so no `return` before it. A model that has to guess the column often guesses wrong, and nothing
+later in the line can mend it: so this much is not left to it.
 
 A rule holds only where the document is whole with it and not without: inside a string or a bracket
 there is none, nor where something else is broken.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from engine import syntax
@@ -26,18 +27,21 @@ _OPENERS = (
 #: What goes on with a statement whose body stands above.
 _CLAUSES = ("else:", "elif ", "except:", "except ", "finally:")
 _LOOK = 200  # lines on either side
-_PLAIN, _OPENING = "pass", "if x:"
+#: What ends a block: nothing that follows in it is reached.
+_LEAVING = frozenset(("return", "raise", "break", "continue"))
+_PLAIN, _OPENING, _NO_CODE = "pass", "if x:", "pass pass"
 _WORD = re.compile(r"\w*")
 _STRING = re.compile(r"""'[^']*'|"[^"]*\"""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The new text begins with `indent` and no more white space; then, where it `opens` a block,
-    with a word that does."""
+    """The new text begins with `indent` and no more white space (None: any); then, where it `opens`
+    a block, with a word that does. A statement at the indent `goes_on` does not leave the block."""
 
-    indent: str
-    opens: bool
+    indent: str | None = None
+    opens: bool = False
+    goes_on: str | None = None
 
     def allows(self, text: str) -> bool:
         """Whether `text`, whole tokens, may be the beginning of the new text.
@@ -45,17 +49,22 @@ class Start:
         Tokenizers join the last space of an indent to the word behind it: an indent that is split
         elsewhere is one that no model has learnt to go on from.
         """
-        if len(text) <= len(self.indent):
-            return text in ("", self.indent[:-1], self.indent)
-        rest = text[len(self.indent) :]
-        if not text.startswith(self.indent) or rest[0].isspace():
+        rest = text.lstrip(" \t")
+        indent = text.removesuffix(rest)
+        if self.indent is not None:
+            if not rest:
+                return text in ("", self.indent[:-1], self.indent)
+            if indent != self.indent or rest[0].isspace():
+                return False
+        if self.opens and rest and not _begins_opener(rest):
             return False
-        return not self.opens or _begins_opener(rest)
+        return indent != self.goes_on or _word(rest) not in _LEAVING
 
     def settled(self, text: str) -> bool:
         """Whether nothing that follows `text` can break the rule any more."""
-        rest = text[len(self.indent) :]
-        return bool(rest) and not (self.opens and rest.isidentifier())
+        rest = text.lstrip(" \t")
+        words = self.opens or self.goes_on is not None
+        return bool(rest) and not (words and rest == _word(rest))
 
     def end(self, text: str) -> int | None:
         """Where the line that opens the block ends, behind its colon; None before it, and where no
@@ -72,21 +81,27 @@ def required(prefix: str, suffix: str, language: str | None) -> Start | None:
     *before, left = prefix.split("\n")
     right, *after = suffix.split("\n")
     above, below = _statement(reversed(before)), _statement(after)
-    if language != "python" or left.strip() or right.strip() or above is None:
-        return None
-    line, wrong = _rule(above, below, _unit(before, after))
-    if line is None or not line.indent.startswith(left):
-        return None
-    start = Start(indent=line.indent.removeprefix(left), opens=line.opens)
-    if not start.indent and not start.opens:
+    if language != "python" or left.strip() or right.strip():
         return None
 
-    def whole(text: str) -> bool:
+    def whole(line: str) -> bool:
         head = prefix.removesuffix(left)
-        return syntax.whole(prefix=head, text=text, suffix=suffix, language=language)
+        return syntax.whole(prefix=head, text=line, suffix=suffix, language=language)
 
-    right_way = line.indent + (_OPENING if line.opens else _PLAIN)
-    return start if whole(right_way) and not whole(wrong + _PLAIN) else None
+    found = Start()
+    if above is not None:
+        line, wrong = _rule(above, below, _unit(before, after))
+        sample = _OPENING if line.opens else _PLAIN
+        fits = line.indent is not None and line.indent.startswith(left)
+        free = line.indent == left and not line.opens
+        if fits and not free and whole(f"{line.indent}{sample}") and not whole(wrong + _PLAIN):
+            found = Start(indent=str(line.indent)[len(left) :], opens=line.opens)
+    level = indentation(below or "")
+    reached = not found.opens and found.indent in (None, level[len(left) :])
+    in_reach = below is not None and reached and level.startswith(left)
+    if in_reach and whole(level + _PLAIN) and not whole(level + _NO_CODE):
+        found = replace(found, goes_on=level[len(left) :])
+    return None if found == Start() else found
 
 
 def _unit(before: Sequence[str], after: Sequence[str]) -> str:
@@ -100,23 +115,23 @@ def _unit(before: Sequence[str], after: Sequence[str]) -> str:
     return "    "
 
 
-def _rule(above: str, below: str | None, unit: str) -> tuple[Start | None, str]:
-    """What the statements around a line suggest for the whole of it; and an indent at which it
-    could not be a plain statement."""
+def _rule(above: str, below: str | None, unit: str) -> tuple[Start, str]:
+    """What the statements around a line suggest for the whole of it, left white space included; and
+    an indent at which it could not be a plain statement."""
     high, low = indentation(above), indentation(below or "")
     deeper = below is not None and len(low) > len(high) and low.startswith(high)
     if block_opened("python", above):
         if not deeper:
-            return Start(indent=high + unit, opens=False), high
+            return Start(indent=high + unit), high
         if len(low) - len(high) < 2 * len(unit):
-            return Start(indent=low, opens=False), high
+            return Start(indent=low), high
         return Start(indent=low.removesuffix(unit), opens=True), high
     if deeper:
         line = low.removesuffix(unit)
         return Start(indent=line, opens=True), line
     if below is not None and low + unit == high and below.lstrip().startswith(_CLAUSES):
-        return Start(indent=high, opens=False), low
-    return None, ""
+        return Start(indent=high), low
+    return Start(), ""
 
 
 def _statement(lines: Iterable[str]) -> str | None:
@@ -127,9 +142,15 @@ def _statement(lines: Iterable[str]) -> str | None:
 
 def _begins_opener(text: str) -> bool:
     """Whether text is the beginning of a statement that opens a block, or of its first word."""
-    rest = _WORD.sub("", text, count=1)
-    word = text.removesuffix(rest)
-    return word in _OPENERS if rest else any(opener.startswith(word) for opener in _OPENERS)
+    word = _word(text)
+    if word != text:
+        return word in _OPENERS
+    return any(opener.startswith(word) for opener in _OPENERS)
+
+
+def _word(text: str) -> str:
+    """The word that text begins with; empty if it begins with none."""
+    return text.removesuffix(_WORD.sub("", text, count=1))
 
 
 def _whole(text: str) -> bool:

@@ -17,6 +17,7 @@ from engine.tokenizer import Tokenizer
 from tests.engine.tiny_base import tokenizer_json
 
 BODY = Start(indent="        ", opens=False)
+REACHED = Start(indent="        ", goes_on="        ")
 OPENER = Start(indent="        ", opens=True)
 
 
@@ -26,7 +27,7 @@ OPENER = Start(indent="        ", opens=True)
         ("def f(a):\n    for b in a:\n", "\n    return a\n", BODY),
         ("def f(a):\n    for b in a:\n    ", "\n    return a\n", Start(indent="    ", opens=False)),
         ("def f(a):\n    for b in a:  # all\n        # one\n", "\n    return a\n", BODY),
-        ("def f(a):\n    for b in a:\n", "\n        print(b)\n", BODY),
+        ("def f(a):\n    for b in a:\n", "\n        print(b)\n", REACHED),
         ("def f(a):\n    for b in a:\n", "\n            print(b)\n    return a\n", OPENER),
         (
             "def f(a):\n    c = 1\n",
@@ -40,6 +41,9 @@ OPENER = Start(indent="        ", opens=True)
             "\n",
             Start(indent="    ", opens=False),
         ),
+        ("def f(a):\n    x = 1\n", "\n    return x\n", Start(goes_on="    ")),
+        ("def f(a):\n    x = 1\n    ", "\n    return x\n", Start(goes_on="")),
+        ("x = 1\n", "\ny = 2\n", Start(goes_on="")),
         ("class A:\n\tdef f(self):\n", "\n\tx = 1\n", Start(indent="\t\t", opens=False)),
     ],
 )
@@ -50,7 +54,7 @@ def test_what_the_neighbours_demand(prefix: str, suffix: str, expected: Start) -
 @pytest.mark.parametrize(
     ("prefix", "suffix"),
     [
-        ("def f(a):\n    x = 1\n", "\n    return x\n"),  # a statement of any kind may stand here
+        ("def f(a):\n    x = 1\n", "\n"),  # nothing stands below
         ("def f(a):\n    for b in a:\n        ", "\n    return a\n"),  # the editor has indented it
         ("def f(a):\n    for b in a:\n        print(", "\n    return a\n"),  # not blank
         ("def f(a):\n    for b in a:\n", "print(b)\n"),  # not blank on the right
@@ -58,7 +62,8 @@ def test_what_the_neighbours_demand(prefix: str, suffix: str, expected: Start) -
         ("x = f(\n    a,\n", "\n        b,\n)\n"),  # in a bracket
         ("d = {\n    'a':\n", "\n    1}\n"),
         ("def f(a):\n    for b in a:\n", "\n    return a)\n"),  # something else is broken
-        ("", "\nx = 1\n"),
+        ('x = """\none\n', '\ntwo\n"""\n'),
+        ("", ""),
     ],
 )
 def test_where_nothing_is_demanded(prefix: str, suffix: str) -> None:
@@ -79,6 +84,13 @@ def test_which_beginnings_are_allowed() -> None:
         assert OPENER.allows(text), text
     for text in (" " * 8 + "ret", " " * 8 + "form", " " * 8 + "x = 1", " " * 8 + "# if"):
         assert not OPENER.allows(text), text
+    reached = Start(goes_on="    ")
+    for text in ("    ", "return", " " * 8 + "return", "    retry", "    x = 1", "    if a"):
+        assert reached.allows(text), text
+    for text in ("    return", "    raise E", "    break", "    continue"):
+        assert not reached.allows(text), text
+    assert not reached.settled("    ret")
+    assert reached.settled("    ret = ")
     assert BODY.settled(" " * 8 + "x")
     assert not BODY.settled(" " * 8)
     assert OPENER.settled(" " * 8 + "if ")
