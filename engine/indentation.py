@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from engine import syntax
+from engine.python_block import block_around
 from engine.readings import block_opened, indentation
 
 #: What may begin a statement that opens a block.
@@ -81,12 +82,14 @@ def required(prefix: str, suffix: str, language: str | None) -> Start | None:
     *before, left = prefix.split("\n")
     right, *after = suffix.split("\n")
     above, below = _statement(reversed(before)), _statement(after)
-    if language != "python" or left.strip() or right.strip():
+    in_string = any(prefix.count(quotes) % 2 for quotes in ('"""', "'''"))
+    if language != "python" or left.strip() or right.strip() or in_string:
         return None
 
+    head, tail = block_around(before, after)
+
     def whole(line: str) -> bool:
-        head = prefix.removesuffix(left)
-        return syntax.whole(prefix=head, text=line, suffix=suffix, language=language)
+        return syntax.whole(prefix=head, text=line, suffix=tail, language="python")
 
     found = Start()
     if above is not None:
