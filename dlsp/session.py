@@ -24,13 +24,14 @@ from dlsp.client.backend import Backend, EngineLost, EngineTimeout
 from dlsp.completion import Ask, Desk, Filled
 from dlsp.config.settings import Settings, parse
 from dlsp.context.surroundings import Surroundings
+from dlsp.engine_watch import follow_start
 from dlsp.lifetime import wait_for_death
 from dlsp.policy.pauses import Pauses, Place, Scope
 from dlsp.policy.scheduler import Scheduler
 from dlsp.policy.timing import Pace
 from dlsp.protocol import Protocol, plain_converter
 from dlsp.scores.answers import Answers, language_of
-from dlsp.status import EngineState, Status, engine_state
+from dlsp.status import EngineState, Status
 from dlsp.suggestion.cursor import Cursor
 from dlsp.suggestion.flights import Flights
 from dlsp.suggestion.memory import Memory
@@ -38,8 +39,6 @@ from dlsp.suggestion.reply import Answer
 from dlsp.text.document import Documents, Encoding
 from engine.request import EngineError
 
-#: How often a starting engine is asked how far it is.
-WATCH_INTERVAL_S = 0.25
 #: How long closing the engine's connection may hold up the end of the process.
 CLOSE_LIMIT_S = 1.0
 
@@ -188,24 +187,9 @@ class Session(LanguageServer):
     def watch_engine(self) -> None:
         """Start the engine if need be, and report how far it is until it is ready."""
         if self._watch is None or self._watch.done():
-            self._watch = self.in_background(self._report_engine())
-
-    async def _report_engine(self) -> None:
-        heard = False  # a busy engine may answer slowly: that is not a new start
-        while True:
-            asking = asyncio.ensure_future(self.backend.health())
-            if not (await asyncio.wait({asking}, timeout=WATCH_INTERVAL_S))[0] and not heard:
-                self.status.engine(EngineState(state="starting", message="starting the engine"))
-            try:
-                health = await asking
-            except EngineError as error:
-                self.status.engine(EngineState(state="error", message=str(error)))
-                return
-            heard = True
-            self.status.engine(engine_state(health))
-            if health.status in ("ready", "error"):
-                return
-            await asyncio.sleep(WATCH_INTERVAL_S)
+            self._watch = self.in_background(
+                follow_start(lambda: self.backend.health(), self.status.engine)
+            )
 
     async def restart_engine(self) -> None:
         """End the local engine, for everybody, and start it again; a remote one is left alone."""
