@@ -98,9 +98,12 @@ def on_pause(ls: Session, params: Any) -> dict[str, bool]:
         raise JsonRpcInvalidParams(f"scope must be one of {', '.join(scopes)}")
     if not isinstance(paused, bool):
         raise JsonRpcInvalidParams("paused must be true or false")
-    if scope != "all" and not isinstance(uri, str):
+    uri = uri if isinstance(uri, str) else None
+    if scope != "all" and uri is None:
         raise JsonRpcInvalidParams(f"scope {scope!r} needs the uri of a document")
-    ls.pause(cast(Scope, scope), uri if isinstance(uri, str) else None, paused=paused)
+    if scope == "language" and ls.documents.find(uri or "") is None:
+        raise JsonRpcInvalidParams(f"no document {uri!r} is open, so its language is not known")
+    ls.pause(cast(Scope, scope), uri, paused=paused)
     return {"paused": paused}
 
 
@@ -129,8 +132,10 @@ async def on_replay(ls: Session, params: Any) -> dict[str, str] | None:
     return {"path": str(path)}
 
 
-def on_accepted(ls: Session, suggestion_id: str) -> None:
+def on_accepted(ls: Session, suggestion_id: str = "") -> None:
     """The client has just put a suggestion into the document."""
+    if not suggestion_id:  # pygls passes none where the client leaves `arguments` out
+        raise JsonRpcInvalidParams(f"{ACCEPTED_COMMAND} needs the id of a suggestion")
     ls.answers.feedback.accepted(suggestion_id)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 #: Neovim draws inline completions of its own from here on; from `_NVIM_LEAST` our plugin does.
-_NVIM_OWN, _NVIM_LEAST = (0, 12), (0, 10)
+_NVIM_OWN, _NVIM_LEAST = (0, 12), (0, 11)
 #: The VS Code that our extension's client library asks for.
 _CODE_LEAST = (1, 91)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
@@ -43,7 +43,10 @@ def _nvim(version: str) -> Editor:
     number = _number(version)
     if number is None or number < _NVIM_LEAST:
         return Editor(
-            name="nvim", version=version, fits=False, advice="install Neovim 0.10 or newer"
+            name="nvim",
+            version=version,
+            fits=False,
+            advice=f"install Neovim {'.'.join(map(str, _NVIM_LEAST))} or newer",
         )
     own = number >= _NVIM_OWN
     note = "has inline completion" if own else "our plugin draws suggestions itself"

@@ -40,6 +40,11 @@ class Wire:
         [reply] = [message for message in self.sent if message.get("id") == msg_id]
         return reply["result"]
 
+    def error(self, msg_id: int) -> dict[str, Any]:
+        [reply] = [message for message in self.sent if message.get("id") == msg_id]
+        found: dict[str, Any] = reply["error"]
+        return found
+
 
 @pytest.fixture
 def wire() -> Wire:
@@ -193,3 +198,25 @@ def test_an_expected_error_is_its_line_alone(
     error = asyncio.run(ask())["error"]
     assert error["message"].startswith("cannot open")
     assert error.get("data") is None
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_the_language_of_a_document_that_is_not_open_cannot_be_paused(
+    wire: Wire, paused: bool
+) -> None:
+    initialize(wire, ["utf-16"])
+    params = {"scope": "language", "uri": "file:///closed.py", "paused": paused}
+    wire.feed("dlsp/pause", params, msg_id=2)
+    error = wire.error(2)
+    assert error["code"] == -32602
+    assert "file:///closed.py" in error["message"]
+    assert wire.session.paused("file:///another.py") is None
+
+
+@pytest.mark.parametrize("arguments", [None, [], [""], ["one", "two"]])
+def test_an_acceptance_names_one_suggestion(wire: Wire, arguments: list[str] | None) -> None:
+    initialize(wire, ["utf-16"])
+    given = {"command": "dlsp.accepted", "arguments": arguments}
+    params = {name: value for name, value in given.items() if value is not None}
+    wire.feed(lsp.WORKSPACE_EXECUTE_COMMAND, params, msg_id=2)
+    assert wire.error(2)["code"] == -32602

@@ -113,7 +113,8 @@ def test_editors_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     ("version", "fits", "note"),
     [
         ("v0.9.5", False, ""),
-        ("v0.10.0", True, "our plugin draws suggestions itself"),
+        ("v0.10.4", False, ""),
+        ("v0.11.0", True, "our plugin draws suggestions itself"),
         ("v0.12.1", True, "has inline completion"),
         ("unknown", False, ""),
     ],
@@ -121,6 +122,7 @@ def test_editors_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def test_versions_of_neovim(version: str, fits: bool, note: str) -> None:
     found: Editor = editors_found._nvim(version)
     assert (found.fits, found.note) == (fits, note)
+    assert found.advice == ("" if fits else "install Neovim 0.11 or newer")
 
 
 PRINTS = (
