@@ -21,6 +21,21 @@ MAX_PARAMETERS = 6
 
 #: What `dlsp` may see of the engine; all are free of torch.
 ENGINE_FOR_DLSP = {"engine.credentials", "engine.request", "engine.syntax"}
+#: The rooms of `dlsp`, and which of them each may import: only ones above it, so there is no cycle.
+#: The modules beside the rooms (the path of a request, the server) may import any room; no room
+#: imports one of them.
+ROOMS_OF_DLSP: dict[str, set[str]] = {
+    "config": set(),
+    "text": set(),
+    "guard": {"config"},
+    "policy": {"config", "text"},
+    "client": {"config"},
+    "context": {"config", "guard", "text"},
+    "suggestion": {"client", "context", "policy", "text"},
+    "scores": {"suggestion", "text"},
+    "diagnosis": {"client", "scores"},
+    "commands": {"client", "config", "diagnosis", "scores", "text"},
+}
 HEAVY = {"torch", "numpy", "transformers", "triton", "safetensors", "tokenizers", "gguf"}
 
 
@@ -59,6 +74,33 @@ def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 def test_the_rooms_are_there() -> None:
     assert {name_of(path) for path in MODULES} >= {"dlsp/__init__.py", "engine/__main__.py"}
+    rooms = {path.parent.name for path in (ROOT / "dlsp").glob("*/__init__.py")}
+    assert rooms == set(ROOMS_OF_DLSP)
+
+
+def test_rooms_of_dlsp_build_only_on_those_above() -> None:
+    rooms = list(ROOMS_OF_DLSP)
+    for place, room in enumerate(rooms):
+        assert ROOMS_OF_DLSP[room] <= set(rooms[:place]), f"{room} is above what it builds on"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if name_of(p).startswith("dlsp/")], ids=name_of
+)
+def test_a_room_of_dlsp_imports_only_its_own(path: Path) -> None:
+    room = path.relative_to(ROOT / "dlsp").parts[0]
+    if room not in ROOMS_OF_DLSP:
+        return  # beside the rooms
+    allowed = {f"dlsp.{name}" for name in {room, *ROOMS_OF_DLSP[room]}} | {"dlsp.__version__"}
+    of_dlsp = [m for m in imports_of(path) if is_inside(m, {"dlsp"})]
+    assert [m for m in of_dlsp if not is_inside(m, allowed)] == []
+
+
+@pytest.mark.parametrize("path", [*(ROOT / "dlsp").rglob("__init__.py")], ids=name_of)
+def test_the_door_of_a_room_is_empty(path: Path) -> None:
+    body = tree_of(path).body
+    assigned = [node for node in body[1:] if not isinstance(node, ast.Assign)]
+    assert assigned == [], f"{name_of(path)} does more than say what the room is"
 
 
 @pytest.mark.parametrize(
