@@ -39,6 +39,8 @@ EDITORS = Path(
 )
 CACHE = Path(os.environ.get("DLSP_CACHE_DIR") or Path.home() / ".cache" / "dlsp")
 MODEL = os.environ.get("DLSP_MODEL") or Settings().model
+#: A folder with the folders of Neovim's plugins that some tests ask for.
+NVIM_PLUGINS = Path(os.environ["DLSP_NVIM_PLUGINS"]) if "DLSP_NVIM_PLUGINS" in os.environ else None
 #: Where pictures are to be kept.
 SCREENSHOTS = Path(os.environ["DLSP_SCREENSHOTS"]) if "DLSP_SCREENSHOTS" in os.environ else None
 

@@ -1,14 +1,13 @@
 """Clients of `dlsp-engine serve --port`: a request as curl sends it, and a plugin of Neovim.
 
 The fields and headers are those of minuet-ai.nvim's provider `openai_fim_compatible`, set up as
-docs/editors.md says. The plugin itself is in no package registry: it runs where DLSP_MINUET names a
-folder with it.
+docs/editors.md says. The plugin itself is in no package registry: it runs where DLSP_NVIM_PLUGINS
+names a folder that has it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -18,11 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.editors.conftest import CACHE, OpenNeovim
+from tests.e2e.editors.conftest import CACHE, NVIM_PLUGINS, OpenNeovim
 from tests.e2e.editors.samples import START
 
 MODEL = "smollm2-135m"
-MINUET = os.environ.get("DLSP_MINUET")
 GUIDE = Path(__file__).parents[3] / "docs" / "editors.md"
 
 
@@ -89,11 +87,12 @@ def test_without_the_token(served: tuple[str, str], tmp_path: Path) -> None:
     assert "token" in answer["error"]["message"]
 
 
-@pytest.mark.skipif(MINUET is None, reason="DLSP_MINUET names no folder with minuet-ai.nvim")
 @pytest.mark.parametrize("nvim", ["0.12"], indirect=True)
 def test_minuet_as_the_guide_sets_it_up(
     served: tuple[str, str], open_neovim: OpenNeovim, tmp_path: Path
 ) -> None:
+    if NVIM_PLUGINS is None or not (NVIM_PLUGINS / "minuet-ai.nvim").is_dir():
+        pytest.skip("DLSP_NVIM_PLUGINS names no folder with minuet-ai.nvim")
     url, token = served
     (tmp_path / "token").write_text(token)
     found = re.search(r"^```lua\n(require\('minuet'\).*?)^```", GUIDE.read_text(), re.S | re.M)
@@ -101,7 +100,7 @@ def test_minuet_as_the_guide_sets_it_up(
     setup = found[1].replace("http://127.0.0.1:8012", url).replace("qwen2.5-coder-0.5b", MODEL)
     setup = setup.replace("/path/to/token", str(tmp_path / "token"))
     patient = "require('minuet').config.request_timeout = 60\n"
-    init = f"vim.opt.runtimepath:append('{MINUET}')\n{setup}{patient}"
+    init = f"vim.opt.runtimepath:append('{NVIM_PLUGINS}/minuet-ai.nvim')\n{setup}{patient}"
     neovim = open_neovim("calc.py", START, init=init)
     neovim.wait("vim.b.minuet_virtual_text_auto_trigger")
     neovim.terminal.press("Go")

@@ -179,8 +179,10 @@ def test_vscode_installs_the_server(
     path = f"{sys.base_prefix}/bin:/usr/bin:/bin"
     environment = {**environment, "PATH": path, "PYTHONPATH": str(without_dlsp)}
     workbench = open_first(environment, {"dlsp.package": str(wheel)})
+    workbench.until(lambda: workbench.status() == "dlsp error", "no server")
     workbench.page.locator(".notification-toast a", has_text="Install").first.click()
     workbench.page.get_by_text("Installing dlsp").first.wait_for()
+    workbench.until(lambda: workbench.status() == "dlsp starting", "on its way")
     workbench.until_ready(patience_s=400)
     file = workbench.write("calc.py", START)
     workbench.open(file)

@@ -131,7 +131,8 @@ class Workbench:
         """What the page shows, and what the server says of its last answer; keeps a picture."""
         self.page.screenshot(path=self.folder / "failed.png")
         label = self.status_item.locator("a").first.get_attribute("aria-label")
-        shown = f"status {label!r}; ghost text {self.ghost()!r}; the page has\n"
+        focus = self.page.evaluate("() => document.activeElement?.className")
+        shown = f"status {label!r}; focus {focus!r}; ghost text {self.ghost()!r}; the page has\n"
         before = "\n".join(self.lines())
         self.command("Why This Suggestion, or None")
         self.page.wait_for_timeout(3000)
