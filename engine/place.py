@@ -110,6 +110,15 @@ class Place:
             return "http://engine"
         return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
 
+    def reachable(self) -> bool:
+        """Whether clients can still connect: whether the socket is still ours."""
+        if self.socket_path is None:
+            return True
+        try:
+            return self.socket_path.lstat().st_ino == self._inode
+        except OSError:
+            return False
+
     def announce(self, identity: Identity) -> None:
         """Write the endpoint file."""
         if self.file is None:

@@ -140,11 +140,11 @@ class _Service:
                 f"the bearer token is in {self._place.token_file}\n"
             )
             sys.stdout.flush()
-        idle = asyncio.ensure_future(self._exit_when_idle())
+        watch = asyncio.ensure_future(self._watch())
         try:
             await self._server.serve(sockets=[self._place.listener])
         finally:
-            idle.cancel()
+            watch.cancel()
             if not self._worker.stop():
                 log.info("left a load, or a forward, unfinished")
 
@@ -171,18 +171,28 @@ class _Service:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.finish)
 
-    async def _exit_when_idle(self) -> None:
-        """Finish when nobody has been connected for long."""
-        if self._idle_exit_s is None:
-            return
-        since = time.monotonic()
-        while True:
-            await asyncio.sleep(min(1.0, self._idle_exit_s / 4))
+    async def _watch(self) -> None:
+        """Stay where clients look for us; finish when nobody has been connected for long."""
+        idle_s, since = self._idle_exit_s, time.monotonic()
+        while not self._server.should_exit:
+            await asyncio.sleep(min(1.0, idle_s / 4) if idle_s else 1.0)
+            self._stay_findable()
             if self._busy():
                 since = time.monotonic()
-            elif time.monotonic() - since >= self._idle_exit_s and await self._retire():
-                log.info("nobody was connected for %g s", self._idle_exit_s)
-                return
+            elif idle_s and time.monotonic() - since >= idle_s and await self._retire():
+                log.info("nobody was connected for %g s", idle_s)
+
+    def _stay_findable(self) -> None:
+        """Write the endpoint file again where something removed it; make way for another engine
+        where the socket is gone, which cannot be had back."""
+        if self._server.should_exit or self._place.file is None:
+            return
+        if not self._place.reachable():
+            log.warning("the socket was removed: whoever comes next starts another engine")
+            self.finish()
+        elif not self._place.file.path.exists():
+            with contextlib.suppress(EndpointError):  # then only who is here knows us
+                self._place.announce(self._identity)
 
     def _busy(self) -> bool:
         return bool(self._server.server_state.connections) or self._presence.running > 0

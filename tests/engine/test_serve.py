@@ -8,6 +8,7 @@ import shutil
 import socket
 import stat
 import threading
+import time
 from pathlib import Path
 
 import httpx
@@ -240,6 +241,32 @@ def test_it_leaves_when_its_folder_has_been_removed(folder: Path) -> None:
             client.get("/health")
             shutil.rmtree(run)
         assert engine.join() == 0
+
+
+def appears(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, "nobody can find the engine"
+        time.sleep(0.02)
+
+
+def test_a_lost_endpoint_file_is_written_again(folder: Path) -> None:
+    with RunningEngine(options(folder, idle_exit=0)) as engine:
+        path = folder / "engine.json"
+        appears(path)
+        before = json.loads(path.read_text())
+        path.unlink()
+        appears(path)
+        assert json.loads(path.read_text()) == before
+        assert not engine.ends_within(0.1)
+
+
+def test_it_makes_way_when_its_socket_has_been_removed(folder: Path) -> None:
+    with RunningEngine(options(folder, idle_exit=0)) as engine:
+        appears(folder / "engine.json")
+        (folder / "engine.sock").unlink()
+        assert engine.join() == 0
+        assert not (folder / "engine.json").exists()
 
 
 def test_it_does_not_leave_while_somebody_starts_an_engine(folder: Path) -> None:
