@@ -237,7 +237,7 @@ def open_workbench(code_server: CodeServer, browser: Browser) -> Iterator[OpenWo
         return opened[-1]
 
     yield start
-    for workbench in opened:
+    for workbench in reversed(opened):
         workbench.close()
 
 

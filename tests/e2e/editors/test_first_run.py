@@ -37,12 +37,19 @@ def test_none_of_these_tests_has_a_network() -> None:
 
 
 @pytest.fixture
-def without_model(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A user without any model, whose hub does not answer."""
+def own_runtime(tmp_path: Path) -> Iterator[Path]:
+    """The folder for an engine of one's own, which ends once the editors have."""
     runtime = tmp_path / "run"
     runtime.mkdir(mode=0o700)
-    yield {
-        **environment_of(tmp_path / "home", runtime),
+    yield runtime
+    end_engines(runtime)
+
+
+@pytest.fixture
+def without_model(tmp_path: Path, own_runtime: Path) -> dict[str, str]:
+    """A user without any model, whose hub does not answer."""
+    return {
+        **environment_of(tmp_path / "home", own_runtime),
         "DLSP_CACHE_DIR": str(tmp_path / "cache"),
         "DLSP_MODEL": SMALL,
         "HF_ENDPOINT": "http://127.0.0.1:9",
@@ -52,7 +59,6 @@ def without_model(tmp_path: Path) -> Iterator[dict[str, str]]:
         "HF_HOME": str(tmp_path / "hub"),
         "NO_PROXY": "127.0.0.1",
     }
-    end_engines(runtime)
 
 
 @pytest.fixture
@@ -69,7 +75,9 @@ def new_user(without_model: dict[str, str], hub: Hub) -> dict[str, str]:
 
 
 @pytest.fixture
-def first_neovim(nvim: Path, tmp_path: Path) -> Iterator[Callable[[dict[str, str]], Neovim]]:
+def first_neovim(
+    nvim: Path, tmp_path: Path, own_runtime: Path
+) -> Iterator[Callable[[dict[str, str]], Neovim]]:
     """A Neovim of a user's own, with one file."""
     opened: list[Neovim] = []
 
@@ -110,7 +118,7 @@ def test_neovim_without_model_and_network(
 
 @pytest.fixture
 def open_first(
-    installation: Installation, browser: Browser, tmp_path: Path
+    installation: Installation, browser: Browser, tmp_path: Path, own_runtime: Path
 ) -> Iterator[Callable[..., Workbench]]:
     """A code-server of a user's own, with one window."""
     servers: list[CodeServer] = []
@@ -180,7 +188,9 @@ def test_vscode_installs_the_server(
     environment = {**environment, "PATH": path, "PYTHONPATH": str(without_dlsp)}
     workbench = open_first(environment, {"dlsp.package": str(wheel)})
     workbench.until(lambda: workbench.status() == "dlsp error", "no server")
-    workbench.page.locator(".notification-toast a", has_text="Install").first.click()
+    # In the list: the notice itself goes after some seconds.
+    workbench.command("Notifications: Show Notifications")
+    workbench.page.locator(".notifications-center a", has_text="Install").first.click()
     workbench.page.get_by_text("Installing dlsp").first.wait_for()
     workbench.until(lambda: workbench.status() == "dlsp starting", "on its way")
     workbench.until_ready(patience_s=400)

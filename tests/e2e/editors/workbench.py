@@ -43,7 +43,7 @@ class Workbench:
             self.foreign.add(host)
 
     def servers(self) -> set[int]:
-        """The process ids of this window's language servers."""
+        """The process ids of its language servers, and of those of windows opened later."""
         return self._server.servers() - self._others
 
     def write(self, name: str, text: str) -> Path:
@@ -149,7 +149,9 @@ class Workbench:
         return (found.text_content() or "").strip() if found.count() else ""
 
     def until_ready(self, *, patience_s: float = 2 * PATIENCE_S) -> None:
-        """Wait until the server says that the model is ready."""
+        """Wait until VS Code's own start is over and the server says that the model is ready."""
+        # What is typed before that may go without an answer.
+        self.until(lambda: bool(self.page.evaluate(_STARTED)), "VS Code has started")
         label = self.page.locator("[aria-label^='dlsp ready'], [aria-label^='dlsp busy']")
         self.until(lambda: label.count() > 0, "the server is ready", patience_s=patience_s)
 
@@ -194,6 +196,7 @@ _LINES = """() => [...document.querySelectorAll(
 _GHOST = """() => [...document.querySelectorAll(
     '.view-line .ghost-text, .view-line .ghost-text-decoration')]
   .map(part => part.textContent).join('').replace(/\\u00a0|\\u00b7/g, ' ')"""
+_STARTED = "() => performance.getEntriesByName('code/LifecyclePhase/Eventually').length"
 _START_WATCH = f"""() => {{
   const lines = {_LINES};
   window.watched = [];
