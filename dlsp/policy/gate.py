@@ -26,11 +26,11 @@ _WORD: Final = re.compile(r"\w")
 
 #: The least confidence at which a suggestion is shown unasked: the geometric mean of what the base
 #: gives its tokens. Rows: the kind of place; columns: the user's mood. `inside` a word nearly any
-#: suggestion is in the way, so it must be near certain; chosen by hand. The others were read off what
-#: `benchmarks.calibration` said of the default model, on 60 holes each in Python of projects that the
-#: denoiser never saw: from these on, in a line's middle 73, 58 and 48 % of what is shown are right to
-#: the end of the line; of whole lines 53, 26 and 20 %, and of their characters 57, 41 and 32 % come
-#: before the first wrong one.
+#: suggestion is in the way, so it must be near certain; chosen by hand. The others were read off
+#: what `benchmarks.calibration` said of the default model, on 60 holes of each kind in Python of
+#: projects that the denoiser never saw: from these on, in a line's middle 73, 58 and 48 % of what
+#: is shown are right to the end of the line; of whole lines 53, 26 and 20 %, and of their
+#: characters 57, 41 and 32 % come before the first wrong one.
 LEAST_CONFIDENCE: Final[Mapping[Kind, Mapping[Mood, float]]] = MappingProxyType(
     {
         "line": MappingProxyType({"quiet": 0.90, "balanced": 0.70, "eager": 0.50}),
