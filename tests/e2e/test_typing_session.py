@@ -284,7 +284,7 @@ async def test_the_mood_decides_how_sure_a_suggestion_must_be(stage: Stage) -> N
     for mood, shown in (("quiet", False), ("eager", True), ("balanced", True)):
         settings = {"dlsp": {"mood": mood}}
         stage.server.notify("workspace/didChangeConfiguration", {"settings": settings})
-        stage.script({"x = ": "1"}, confidence=0.6)
+        stage.script({"x = ": "1"}, confidence=0.7)
         editor = stage.open("x = |\n")
         assert (await editor.ask() is not None) is shown, mood
 
