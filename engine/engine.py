@@ -186,6 +186,7 @@ class Engine:
                 run.hole.word + run.hole.suffix,
                 request.language,
                 at="line" if request.want == "block" else "token",
+                judged=True,
             )
         if run.text:
             run.status = "ok"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from engine.python_block import block_around
 from engine.readings import Hole, indentation
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ _Range = tuple[int, int]
 def excerpt(grammar: Grammar, hole: Hole) -> Hole:
     """The same hole in a smaller document, or the hole itself.
 
-    Only where the document has no fault before the text is in it: what is left out of a faulty
-    one could be what mends it.
+    Statements are left out only where the document has no fault before the text is in it: what is
+    left out of a faulty one could be what mends it. In Python the function around is enough, too.
     """
     document = hole.document
     if len(document) < SMALL or grammar.name not in _LISTS:
@@ -73,7 +74,22 @@ def excerpt(grammar: Grammar, hole: Hole) -> Hole:
         if not root.has_error:
             line = (len(left), len(left) + len(middle))
             return _without(hole, list(_far(root, line)), line)
-    return hole
+    return _function(hole) if grammar.name == "python" else hole
+
+
+def _function(hole: Hole) -> Hole:
+    """The hole in its function alone: for a statement of several lines, which breaks without the
+    cursor's. Not inside a string of several lines, whose begin could be left out."""
+    head, tail = hole.prefix[: hole.line_start], hole.suffix
+    if any(head.count(quotes) % 2 for quotes in (b'"""', b"'''")):
+        return hole
+    right, _, below = tail.decode(errors="replace").partition("\n")
+    above = head.decode(errors="replace").split("\n")[:-1]
+    before, after = block_around(above, below.split("\n"))
+    if not before:
+        return hole
+    left = hole.prefix[hole.line_start :]
+    return replace(hole, prefix=before.encode() + left, suffix=(right + after).encode())
 
 
 def _lines(grammar: Grammar, hole: Hole) -> Iterator[bytes]:

@@ -124,9 +124,13 @@ def complete_prefix(
     language: str | None,
     *,
     at: Literal["token", "line"] = "token",
+    judged: bool = False,
 ) -> str:
-    """The longest beginning of `text`, cut at token (or line) ends, that is not broken; or ''."""
-    for end in islice(_cuts(text, at), _MAX_CUTS):
+    """The longest beginning of `text`, cut at token (or line) ends, that is not broken; or ''.
+
+    `judged`: the whole of it was found broken already.
+    """
+    for end in islice(_cuts(text, at), int(judged), _MAX_CUTS):
         piece = text[:end]
         if not piece.strip():
             return ""

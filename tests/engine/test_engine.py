@@ -494,7 +494,10 @@ def test_a_text_cut_short_is_shortened_until_it_is_whole(
     monkeypatch.setattr(syntax, "check", check)
     kept: list[str] = []
 
-    def complete(prefix: str, text: str, suffix: str, language: str | None, *, at: str) -> str:
+    def complete(
+        prefix: str, text: str, suffix: str, language: str | None, *, at: str, judged: bool
+    ) -> str:
+        assert judged  # no verdict is asked for twice
         kept.append(at)
         return text[:3]
 

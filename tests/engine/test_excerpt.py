@@ -91,11 +91,27 @@ def test_a_large_document_shrinks_to_the_neighbours_of_the_line() -> None:
     assert len(left) < 500
 
 
+def test_a_line_inside_a_longer_python_statement_is_judged_on_its_function() -> None:
+    known = grammar("python")
+    assert known is not None
+    many = "def g():\n    return 1\n\n\n" * (SMALL // 20)
+    prefix = many + "def f(rows):\n    found = [\n        (a, b) for a"
+    suffix = "\n    ]\n    return found\n\n\n" + many
+    cases = ((", b in rows", "ok"), (", b in rows]", "broken"), (", b of rows", "broken"))
+    for text, status in cases:
+        hole = Hole(prefix=prefix.encode(), text=text.encode(), suffix=suffix.encode())
+        small = excerpt(known, hole)
+        assert len(small.document) < 200
+        found = syntax.check(prefix=prefix, text=text, suffix=suffix, language="python")
+        assert found.status == status
+
+
 def test_what_cannot_be_cut_stays_as_it_is() -> None:
     for language, document in (
         ("python", "x = 1\n" * 10),  # small
         ("json", "[\n" + "1,\n" * SMALL + "1]"),  # no list of statements
-        ("python", "def f(:\n" + "x = 1\n" * SMALL),  # faulty elsewhere
+        ("go", "func f( {\n" + "x := 1\n" * SMALL),  # faulty elsewhere
+        ("python", 'x = """\n' + "y = 1\n" * SMALL),  # in a string, perhaps
     ):
         known = grammar(language)
         assert known is not None
