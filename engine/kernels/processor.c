@@ -22,16 +22,16 @@ static uint32_t kept(void)
 EXPORT int widest_level(void)
 {
 #ifdef WIDE
-    enum { BW = 1 << 30, VL = 1 << 31, F = 1 << 16, VNNI = 1 << 11, AVX_VNNI = 1 << 4 };
+    const uint32_t f = 1u << 16, bw = 1u << 30, vl = 1u << 31, vnni = 1u << 11, avx_vnni = 1u << 4;
     const uint32_t zmm = 0xe6; /* xmm, ymm, the masks and both parts of zmm */
     uint32_t a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
         return AVX2;
-    const uint32_t needed = (uint32_t)BW | (uint32_t)VL | F;
-    if ((b & needed) == needed && c & VNNI && (kept() & zmm) == zmm)
+    const uint32_t needed = f | bw | vl;
+    if ((b & needed) == needed && (c & vnni) && (kept() & zmm) == zmm)
         return AVX512;
 #ifdef AVXVNNI_KNOWN
-    if (a && __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & AVX_VNNI)
+    if (a && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & avx_vnni))
         return AVXVNNI;
 #endif
     return AVX2;

@@ -500,6 +500,8 @@ def test_complete_command_interrupted(engine_url: str, tmp_path: Path) -> None:
         env={**environment(), "DLSP_ENGINE_URL": engine_url},
         stderr=subprocess.PIPE,
         text=True,
+        # a shell's background job ignores Ctrl-C, and so would its children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while stats(engine_url)["received"] == before and process.poll() is None:
         time.sleep(0.05)
