@@ -120,7 +120,7 @@ class Engine:
         hole = Hole.of(request)
         if request.syntax:
             with clock.stage("syntax"):
-                hole = hole.started(request.language)
+                hole = hole.started()
         filling = self.runner.begin(hole, request, clock, on_step)
         run = _Run(hole=hole, filling=filling, reason="cancelled")
         if not clock.cancelled():

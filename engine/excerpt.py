@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from engine.python_block import block_around
+from engine.python_block import block_around, in_string
 from engine.readings import Hole, indentation
 
 if TYPE_CHECKING:
@@ -80,12 +80,11 @@ def excerpt(grammar: Grammar, hole: Hole) -> Hole:
 def _function(hole: Hole) -> Hole:
     """The hole in its function alone: for a statement of several lines, which breaks without the
     cursor's. Not inside a string of several lines, whose begin could be left out."""
-    head, tail = hole.prefix[: hole.line_start], hole.suffix
-    if any(head.count(quotes) % 2 for quotes in (b'"""', b"'''")):
+    head = hole.prefix[: hole.line_start].decode(errors="replace")
+    if in_string(head):
         return hole
-    right, _, below = tail.decode(errors="replace").partition("\n")
-    above = head.decode(errors="replace").split("\n")[:-1]
-    before, after = block_around(above, below.split("\n"))
+    right, _, below = hole.suffix.decode(errors="replace").partition("\n")
+    before, after = block_around(head.split("\n")[:-1], below.split("\n"))
     if not before:
         return hole
     left = hole.prefix[hole.line_start :]

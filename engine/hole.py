@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from engine.healing import closed_word_start, split_word
 from engine.indentation import Start, required
+from engine.readings import open_brackets
 from engine.request import InfillRequest, Snippet
 
 _REPEAT_MIN = 3
@@ -66,9 +67,9 @@ class Hole:
             idle=request.idle,
         )
 
-    def started(self, language: str | None) -> Hole:
+    def started(self) -> Hole:
         """This hole with the `start` that the syntax of its neighbours leaves it."""
-        return replace(self, start=required(self.prefix, self.word + self.suffix, language))
+        return replace(self, start=required(self.prefix, self.word + self.suffix, self.language))
 
     @property
     def blank(self) -> bool:
@@ -105,7 +106,7 @@ class Hole:
         if right and "\n" not in text and text.rstrip().endswith(right):
             rest = text.rstrip()[: -len(right)]
             # "f(x)" before ")" closes a bracket of its own: that is no repetition
-            if _open_brackets(rest) <= 0:
+            if open_brackets(rest) <= 0:
                 rest = rest.rstrip() if self.right[0].isspace() else rest
                 return rest if rest.strip() else ""
         return text if text.strip() else ""
@@ -117,10 +118,10 @@ class Hole:
         return None if at is None else at + len(self.word)
 
     def _line_end(self, text: str) -> int | None:
-        if self.start and (opened := self.start.end(text)) is not None and self.one_line:
-            return opened
         if not self.one_line:
             return None
+        if self.start and (opened := self.start.end(text)) is not None:
+            return opened
         spoken = len(text) - len(text.lstrip()) if self.blank else 0
         at = text.find("\n", spoken)
         return None if at < 0 else at
@@ -162,10 +163,6 @@ class Hole:
 def unix(text: str) -> str:
     """LF line ends: the model reads and writes no others."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _open_brackets(text: str) -> int:
-    return sum(text.count(c) for c in "([{") - sum(text.count(c) for c in ")]}")
 
 
 def _indent(line: str) -> int:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from engine import syntax
-from engine.python_block import block_around
-from engine.readings import block_opened, indentation
+from engine.python_block import block_around, in_string
+from engine.readings import block_opened, indentation, open_brackets
 
 #: What may begin a statement that opens a block.
 _OPENERS = (
@@ -79,17 +79,16 @@ class Start:
 def required(prefix: str, suffix: str, language: str | None) -> Start | None:
     """How the blank line between `prefix` and `suffix` must begin behind the cursor; None where
     that is free, or the line is not blank."""
-    *before, left = prefix.split("\n")
-    right, *after = suffix.split("\n")
-    above, below = _statement(reversed(before)), _statement(after)
-    in_string = any(prefix.count(quotes) % 2 for quotes in ('"""', "'''"))
-    if language != "python" or left.strip() or right.strip() or in_string:
+    left = prefix[prefix.rfind("\n") + 1 :]
+    right, _, below_it = suffix.partition("\n")
+    if language != "python" or left.strip() or right.strip() or in_string(prefix):
         return None
-
+    before, after = prefix.split("\n")[:-1], below_it.split("\n")
+    above, below = _statement(reversed(before)), _statement(after)
     head, tail = block_around(before, after)
 
     def whole(line: str) -> bool:
-        return syntax.whole(prefix=head, text=line, suffix=tail, language="python")
+        return syntax.whole_python(prefix=head, text=line, suffix=tail)
 
     found = Start()
     if above is not None:
@@ -159,5 +158,4 @@ def _word(text: str) -> str:
 def _whole(text: str) -> bool:
     """Whether a colon behind text stands neither in a bracket or string nor behind `lambda`."""
     text = _STRING.sub("", text)
-    brackets = sum(text.count(c) for c in "([{") - sum(text.count(c) for c in ")]}")
-    return brackets <= 0 and not {'"', "'"} & set(text) and "lambda" not in text
+    return open_brackets(text) <= 0 and not {'"', "'"} & set(text) and "lambda" not in text

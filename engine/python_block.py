@@ -18,6 +18,11 @@ _CONTINUED = re.compile(r"\s*([)\]}]|(else|elif|except|finally)\b)")
 _MOST_LINES = 400
 
 
+def in_string(before: str) -> bool:
+    """Whether a string of several lines may be open behind `before`."""
+    return any(before.count(quotes) % 2 for quotes in ('"""', "'''"))
+
+
 def block_around(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
     """The text before and behind a line, cut to the innermost function around it, or to the
     statements at the margin; `before` and `after` are lines, the nearest last and first.

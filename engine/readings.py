@@ -159,6 +159,11 @@ def block_opened(language: str, line: str) -> bool:
     return pattern.search(line) is not None
 
 
+def open_brackets(text: str) -> int:
+    """How many more brackets open in text than close, whatever stands in strings."""
+    return sum(text.count(c) for c in "([{") - sum(text.count(c) for c in ")]}")
+
+
 def indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 

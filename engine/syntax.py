@@ -80,11 +80,7 @@ class Verdict:
 def check(*, prefix: str, text: str, suffix: str, language: str | None) -> Verdict:
     """Judge `text` between `prefix` and `suffix`. Never raises; no grammar gives "unknown"."""
     known = grammar(language) if language else None
-    hole = Hole(
-        prefix=prefix.encode(errors="replace"),
-        text=text.encode(errors="replace"),
-        suffix=suffix.encode(errors="replace"),
-    )
+    hole = _placed(prefix, text, suffix)
     if known is None or len(hole.document) > MAX_BYTES:
         return Verdict(status="unknown")
     if not text.strip():
@@ -101,20 +97,25 @@ def check(*, prefix: str, text: str, suffix: str, language: str | None) -> Verdi
         return Verdict(status="unknown")
 
 
-def whole(*, prefix: str, text: str, suffix: str, language: str) -> bool:
-    """Whether the document has no fault at all with `text` in place, as far as its statements
-    around the text tell; False where that cannot be said."""
-    known = grammar(language)
-    hole = Hole(prefix=prefix.encode(), text=text.encode(), suffix=suffix.encode())
+def whole_python(*, prefix: str, text: str, suffix: str) -> bool:
+    """Whether a document in Python has no fault at all with `text` in place, as far as its
+    statements around the text tell; False where that cannot be said. Never raises."""
+    known, hole = grammar("python"), _placed(prefix, text, suffix)
     if known is None or len(hole.document) > MAX_BYTES:
         return False
     try:
-        hole = excerpt(known, hole)
-        if known.name == "python":
-            return parses_around(known, hole)
-        return not known.faults(hole.document)
+        return parses_around(known, excerpt(known, hole))
     except (RecursionError, MemoryError):
         return False
+
+
+def _placed(prefix: str, text: str, suffix: str) -> Hole:
+    """The hole as bytes, with `?` for what UTF-8 cannot spell."""
+    return Hole(
+        prefix=prefix.encode(errors="replace"),
+        text=text.encode(errors="replace"),
+        suffix=suffix.encode(errors="replace"),
+    )
 
 
 def complete_prefix(

@@ -70,6 +70,11 @@ def test_where_nothing_is_demanded(prefix: str, suffix: str) -> None:
     assert required(prefix, suffix, "python") is None
 
 
+def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
+    prefix = 'def f(b):\n    x = "\ud800"\n    for a in b:\n'
+    assert required(prefix, "\n    return 1\n", "python") == BODY
+
+
 @pytest.mark.parametrize("language", ["go", "typescript", None])
 def test_other_languages_are_left_alone(language: str | None) -> None:
     assert required("for b in a:\n", "\n    pass\n", language) is None
@@ -114,7 +119,7 @@ def test_the_line_that_opens_a_block_ends_at_its_colon(text: str, end: int | Non
 
 def test_a_hole_ends_where_the_block_is_open() -> None:
     request = InfillRequest(prefix="def f(a):\n    ", suffix="\n        a()\n", language="python")
-    hole = Hole.of(request).started("python")
+    hole = Hole.of(request).started()
     assert hole.start == Start(indent="", opens=True)
     assert hole.end("if a: return") == len("if a:")
     assert Hole.of(request).end("if a: return") is None
@@ -126,7 +131,7 @@ def test_the_likeliest_token_that_fits_is_chosen(tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_hub(path)
     vocabulary = Vocabulary(tokenizer, style_of(tokenizer), tokenizer.size)
     request = InfillRequest(prefix="if a:\n    for b in c:\n", suffix="\n", language="python")
-    hole = Hole.of(request).started("python")
+    hole = Hole.of(request).started()
     assert hole.start == BODY
     canvas = Canvas(tokenizer, b"")
     order = torch.Generator().manual_seed(3)
