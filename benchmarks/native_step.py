@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,8 +20,7 @@ from torch import Tensor
 
 from benchmarks.engine_run import finish
 from benchmarks.report import BenchmarkError, Progress, percentile, ratio, write_figures
-from benchmarks.step import SHAPES, random_base, weight_bytes
-from engine.cache import Stream
+from benchmarks.step import SHAPES, random_base, timed, weight_bytes
 from engine.context import Context
 from engine.habits import Caching
 from engine.kernels import cpu, dispatch
@@ -66,20 +64,14 @@ def measure(base: Transformer, length: int, slots: int, repeats: int) -> dict[st
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
-            started = time.perf_counter()
-            run()
-            times[name].append((time.perf_counter() - started) * 1e3)
+            times[name].append(timed(run, base.embedding.weight.device))
     exact, cached = (percentile(times[name], 0.5) for name in runs)
     return {
         "exact_ms": round(exact, 1),
         "cached_ms": round(cached, 1),
         "exact_over_cached": ratio(exact, cached, 1) or 0.0,
-        "memory_mb": round(_bytes(frozen.stream) / 1e6, 1),
+        "memory_mb": round(frozen.stream.bytes / 1e6, 1),
     }
-
-
-def _bytes(stream: Stream) -> int:
-    return stream.keys.nbytes + stream.values.nbytes + stream.features.nbytes
 
 
 def run(options: argparse.Namespace) -> None:

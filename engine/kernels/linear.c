@@ -1,7 +1,7 @@
 /* y = x W^T + b over 7-bit or 5-bit weights and 8-bit activations, all in groups of 32 inputs.
 
    Meaning: reference.py. Weights lie in blocks of 8 outputs (packing.py), activations in tiles of
-   up to 4 rows; a tile holds, per group, 8 steps of 4 inputs of each row. */
+   as many rows as the processor takes; a tile holds, per group, 8 steps of 4 inputs of each row. */
 #include "linear.h"
 #include "pool.h"
 

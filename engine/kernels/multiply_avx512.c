@@ -21,22 +21,8 @@ INLINE whole load(const uint8_t *w, int64_t next)
         _mm512_castsi256_si512(_mm256_loadu_si256((const void *)w)), second, 1);
 }
 
-INLINE whole spread5(const uint8_t *w, int64_t next, whole high, const int step)
-{
-    const whole low = _mm512_set1_epi8(0x0f), fifth = _mm512_set1_epi8(0x10);
-    whole two = load(w + step % (STEPS / 2) * STEP, next);
-    two = step < STEPS / 2 ? two : _mm512_srli_epi16(two, 4);
-    const whole bit = step < 4 ? _mm512_slli_epi16(high, 4 - step)
-                               : _mm512_srli_epi16(high, step - 4);
-    enum { AND_OR = 0xea }; /* a & b | c */
-    return _mm512_ternarylogic_epi32(bit, fifth, _mm512_and_si512(two, low), AND_OR);
-}
-
-INLINE whole nothing(void) { return _mm512_setzero_si512(); }
-INLINE real noughts(void) { return _mm512_setzero_ps(); }
 INLINE whole all(int32_t number) { return _mm512_set1_epi32(number); }
 INLINE real reals(float number) { return _mm512_set1_ps(number); }
-INLINE real times(real a, real b) { return _mm512_mul_ps(a, b); }
 INLINE void save(float *y, real sums) { _mm512_storeu_ps(y, sums); }
 
 INLINE real scales_at(const uint16_t *scales, int64_t next)

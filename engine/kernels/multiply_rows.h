@@ -4,15 +4,25 @@
    INLINE                    how its functions are declared
    whole, real               vectors of BLOCKS * LANES int32 and floats
    load(w, next)             STEP bytes at w, and for two blocks STEP bytes at w + next behind them
-   spread5(w, next, high, step)     the weights of one step, from the nibbles of two and `high`
    all(int32), reals(float)  the same number in every lane
    dot(part, pair, weights, four, bits, step)    adds products of 4 inputs to every lane of part
    scales_at(scales, next)   half floats of the blocks, as real
    scaled(part, scale, total)       part as real * scale + total, rounded once
-   times(real, real), save(float *, real), nothing(), noughts()
+   save(float *, real)
 
    A sum over a group is an exact integer, and groups are added in one order: a row's bits depend
    neither on the other rows, nor on the number of threads, nor on the width. */
+
+typedef uint16_t pairs16 __attribute__((vector_size(BLOCKS * STEP)));
+
+/* The weights of one step in 5 bits, from the nibbles of two steps and a bit of `high` each. */
+INLINE whole spread5(const uint8_t *w, int64_t next, whole high, const int step)
+{
+    const pairs16 two = (pairs16)load(w + step % (STEPS / 2) * STEP, next), bits = (pairs16)high;
+    const pairs16 low = step < STEPS / 2 ? two : two >> 4;
+    const pairs16 fifth = step < 4 ? bits << (4 - step) : bits >> (step - 4);
+    return (whole)((low & 0x0f0f) | (fifth & 0x1010));
+}
 
 INLINE void add_piece(const product *p, const piece *at, const int form, const int bits,
                       const int rows, float *y)
@@ -32,7 +42,7 @@ INLINE void add_piece(const product *p, const piece *at, const int form, const i
     const int32_t *zeros = p->zeros + tile;
     real total[ROWS];
     for (int r = 0; r < rows; r++)
-        total[r] = noughts();
+        total[r] = (real){0};
     for (int64_t g = 0; g < p->groups; g++) {
         whole parts[ROWS], pairs[ROWS];
         for (int r = 0; r < rows; r++)
@@ -40,7 +50,7 @@ INLINE void add_piece(const product *p, const piece *at, const int form, const i
         for (int64_t i = line; i < last_line; i += 64)
             for (int64_t beside = 0; beside < BLOCKS; beside++)
                 _mm_prefetch((const char *)w + beside * next + p->ahead + i, _MM_HINT_T0);
-        const whole high = form == STORED5 ? load(w + STEPS / 2 * STEP, next) : nothing();
+        const whole high = form == STORED5 ? load(w + STEPS / 2 * STEP, next) : (whole){0};
 #pragma GCC unroll 8
         for (int step = 0; step < STEPS; step++) {
             const whole weights = form == STORED5 ? spread5(w, next, high, step)
@@ -53,7 +63,7 @@ INLINE void add_piece(const product *p, const piece *at, const int form, const i
         }
         const real scale = scales_at(scales, next_scale);
         for (int r = 0; r < rows; r++)
-            total[r] = scaled(parts[r], times(scale, reals(row_scales[r])), total[r]);
+            total[r] = scaled(parts[r], scale * reals(row_scales[r]), total[r]);
         w += stride, scales += LANES, codes += GROUP * rows, row_scales += rows, zeros += rows;
     }
     for (int r = 0; r < rows; r++)
@@ -91,7 +101,7 @@ ENTRY void add(const product *p, const piece *at, int64_t rows, float *y)
 
 ENTRY void spread(const uint8_t *w, int64_t next, int form, uint8_t *bytes)
 {
-    const whole high = form == STORED5 ? load(w + STEPS / 2 * STEP, next) : nothing();
+    const whole high = form == STORED5 ? load(w + STEPS / 2 * STEP, next) : (whole){0};
 #pragma GCC unroll 8
     for (int step = 0; step < STEPS; step++) {
         const whole weights = form == STORED5 ? spread5(w, next, high, step)

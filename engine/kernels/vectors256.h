@@ -18,21 +18,8 @@ INLINE whole load(const uint8_t *w, int64_t next)
     return _mm256_loadu_si256((const void *)w);
 }
 
-INLINE whole spread5(const uint8_t *w, int64_t next, whole high, const int step)
-{
-    const whole low = _mm256_set1_epi8(0x0f), fifth = _mm256_set1_epi8(0x10);
-    whole two = load(w + step % (STEPS / 2) * STEP, next);
-    two = step < STEPS / 2 ? two : _mm256_srli_epi16(two, 4);
-    const whole bit = step < 4 ? _mm256_slli_epi16(high, 4 - step)
-                               : _mm256_srli_epi16(high, step - 4);
-    return _mm256_or_si256(_mm256_and_si256(two, low), _mm256_and_si256(bit, fifth));
-}
-
-INLINE whole nothing(void) { return _mm256_setzero_si256(); }
-INLINE real noughts(void) { return _mm256_setzero_ps(); }
 INLINE whole all(int32_t number) { return _mm256_set1_epi32(number); }
 INLINE real reals(float number) { return _mm256_set1_ps(number); }
-INLINE real times(real a, real b) { return _mm256_mul_ps(a, b); }
 INLINE void save(float *y, real sums) { _mm256_storeu_ps(y, sums); }
 
 INLINE real scales_at(const uint16_t *scales, int64_t next)

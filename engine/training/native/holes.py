@@ -46,8 +46,7 @@ def draw(
     """One sequence of `length` from each window of token ids; `fully`: how often a canvas is masked
     throughout."""
     made = [_sequence(window, length, marks, rng, fully) for window in windows]
-    shown, truth, open_ = (torch.stack(part) for part in list(zip(*made, strict=True))[:3])
-    real = torch.stack([row[3] for row in made])
+    shown, truth, open_, real = (torch.stack(part) for part in zip(*made, strict=True))
     return Batch(shown=shown, truth=truth, open=open_, real=real)
 
 

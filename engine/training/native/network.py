@@ -91,7 +91,8 @@ class Network(nn.Module):
     def forward(self, ids: Tensor, real: Tensor | None = None) -> Tensor:
         """ids [S, L] -> [S, L, H]."""
         x = self.embed(ids)
-        half = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+        kind = ids.device.type
+        half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         cos, sin = self.rope.at(torch.arange(ids.shape[1]))
         rotation = cos.to(half), sin.to(half)
         for block in self.blocks:

@@ -1,11 +1,10 @@
-"""Texts as token ids of the small vocabulary, in one file that is mapped, and windows of them."""
+"""Texts as token ids of the small vocabulary, kept in one file, and windows of them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from engine.tokenizer import Tokenizer
 from engine.training.corpus.languages import LANGUAGES
 from engine.training.texts import Texts
 
-_MOST_CHARACTERS, _AT_ONCE, _SHORTEST = 60_000, 64, 48
+_MOST_CHARACTERS, _SHORTEST = 60_000, 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,8 @@ class Tokens:
         """Up to `size` ids of one document, int64."""
         first, last = int(self.starts[document]), int(self.starts[document + 1])
         at = first + rng.randrange(max(1, last - first - size // 2))
-        return torch.from_numpy(self.ids[at : min(last, at + size)].astype(np.int64))
+        # on the default device, as every other tensor of a batch
+        return torch.tensor(self.ids[at : min(last, at + size)].astype(np.int64))
 
     def by_share(self, shares: dict[str, float]) -> Callable[[random.Random], int]:
         """Draws documents: languages by their share (empty: all tokens alike), then by length."""
@@ -54,7 +54,8 @@ def encoded(texts: Texts, tokenizer: Tokenizer, path: Path, log: Callable[[str],
     if not path.is_file():
         log(f"encoding {len(texts)} texts into {path.name}")
         parts, languages = [], []
-        for index, ids in enumerate(_ids(texts, tokenizer)):
+        for index in range(len(texts)):
+            ids = tokenizer.encode(texts[index][:_MOST_CHARACTERS])
             if len(ids) >= _SHORTEST:
                 parts.append(np.array(ids, dtype=np.uint16))
                 languages.append(LANGUAGES.index(texts.languages[index]))
@@ -68,9 +69,3 @@ def encoded(texts: Texts, tokenizer: Tokenizer, path: Path, log: Callable[[str],
         save_file(arrays, part)
         part.replace(path)
     return Tokens(**load_file(path))
-
-
-def _ids(texts: Texts, tokenizer: Tokenizer) -> Iterator[list[int]]:
-    numbers = iter(range(len(texts)))
-    while batch := list(islice(numbers, _AT_ONCE)):
-        yield from (tokenizer.encode(texts[n][:_MOST_CHARACTERS]) for n in batch)
