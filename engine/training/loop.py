@@ -1,16 +1,12 @@
-"""The training loop: encode, denoise, step; resumable at any kill.
+"""The training of a denoiser: encode, denoise, step.
 
 Each step takes one fresh document and replays some that were encoded before, so that the cost of
-the frozen base is shared. Only the small network gets gradients. What a step draws depends on the
-seed and its number alone, so that a training that was stopped goes on as if it had not been.
+the frozen base is shared. Only the small network gets gradients.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,31 +23,23 @@ from engine.training.encode import Document
 from engine.training.evaluate import Scores, evaluate
 from engine.training.interrupts import Stop, Stopped, never
 from engine.training.objective import draw, loss, predictions
+from engine.training.run import Log, Schedule, Training, step_seed
 
-Log = Callable[[str], None]
 #: The number of a step -> a fresh document for it.
 Fresh = Callable[[int], Document]
 
-_SEED_STRIDE = 1_000_003
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainOptions:
-    """The schedule is `max_steps` long or, if that is 0, `seconds` of training time; both count
-    across resumes."""
+class TrainOptions(Schedule):
+    """The schedule, and what a step learns from."""
 
-    seconds: float
-    max_steps: int = 0
     sites: int = 112
     replays: int = 2
     reveal: float = 0.15
     off_path: float = 0.3
     learning_rate: float = 4e-4
     input_learning_rate: float = 1.2e-3
-    evaluate_every: float = 600.0
-    save_every: float = 300.0
     keep_documents: int = 2500
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +52,7 @@ class Student:
     device: Device
 
 
-class Trainer:
+class Trainer(Training):
     """Owns the parameters, the optimiser and the checkpoint folder."""
 
     def __init__(
@@ -74,7 +62,8 @@ class Trainer:
         embedding: Embedding,
         folder: Path,
     ) -> None:
-        self.options, self.config, self.folder = options, student.config, folder
+        super().__init__(options, folder)
+        self.options, self.config = options, student.config
         self.device = student.device
         self.parameters = {n: p.clone().requires_grad_() for n, p in student.parameters.items()}
         self.denoiser, self.embedding = student.network(self.parameters), embedding
@@ -89,45 +78,27 @@ class Trainer:
             betas=(0.9, 0.97),
             weight_decay=0.01,
         )
-        self.elapsed, self.steps, self.slots = 0.0, 0, 0
+        self.slots = 0
         self.generator = torch.Generator(device="cpu")
         self._resume()
 
     def run(self, fresh: Fresh, held_out: Sequence[Document], log: Log, stop: Stop) -> None:
         """Train until the schedule ends; checkpoints and curve points on the way. When `stop` says
         so, saves a checkpoint and raises Stopped."""
-        options = self.options
-        saved = evaluated = self.elapsed
-        average = None
-        try:
-            while self._done() < 1.0:
-                if stop():
-                    raise Stopped
-                value = self._timed_step(fresh)
-                average = value if average is None else 0.95 * average + 0.05 * value
-                if self.steps % 20 == 0:
-                    log(self._progress(average))
-                if self.elapsed - saved >= options.save_every:
-                    self.checkpoint()
-                    saved = self.elapsed
-                if self.elapsed - evaluated >= options.evaluate_every:
-                    self._measure(held_out, average, log, stop)
-                    evaluated = self.elapsed
-        except Stopped:
-            self.checkpoint()
-            raise
-        self.checkpoint()
-        self._measure(held_out, average, log, stop)
+        self._train(
+            lambda: self._drawn_step(fresh),
+            lambda average: self._measure(held_out, average, log, stop),
+            log,
+            stop,
+        )
 
-    def _timed_step(self, fresh: Fresh) -> float:
-        """One step with all that belongs to it; its loss. Counts its time."""
-        started, number = time.monotonic(), self.options.seed * _SEED_STRIDE + self.steps
+    def _drawn_step(self, fresh: Fresh) -> float:
+        """One step with all that belongs to it; its loss."""
+        number = step_seed(self.options.seed, self.steps)
         self.generator.manual_seed(number)
         document = fresh(self.steps)
         self._keep(document)
-        value = self._step([document, *self._replay(random.Random(number))])
-        self.elapsed += time.monotonic() - started
-        return value
+        return self._step([document, *self._replay(random.Random(number))])
 
     def _step(self, documents: Sequence[Document]) -> float:
         options, total = self.options, 0.0
@@ -151,16 +122,6 @@ class Trainer:
         self.steps += 1
         return total
 
-    def _done(self) -> float:
-        """The share of the schedule that lies behind, 1 at its end."""
-        if self.options.max_steps:
-            return min(self.steps / self.options.max_steps, 1.0)
-        return min(self.elapsed / self.options.seconds, 1.0)
-
-    def _rate(self) -> float:
-        warm = min(1.0, (self.steps + 1) / 30)
-        return warm * max(0.02, 0.5 * (1 + math.cos(math.pi * self._done())))
-
     def _keep(self, document: Document) -> None:
         store = self.folder / "documents"
         store.mkdir(parents=True, exist_ok=True)
@@ -174,40 +135,21 @@ class Trainer:
         place = self.device.place
         return [Document.load(path).to(place) for path in paths if path.is_file()]
 
-    def _progress(self, average: float) -> str:
-        rate = self.slots / max(self.elapsed, 1e-9)
-        done = max(self._done(), 1e-9)
-        left = self.options.seconds - self.elapsed
-        if self.options.max_steps:
-            left = self.elapsed * (1 - done) / done
-        return (
-            f"step {self.steps}  loss {average:.3f}  {self.slots} slots"
-            f"  {rate:.0f} slots/s  {max(left, 0) / 60:.0f} min left"
-        )
+    def _seen(self) -> tuple[str, float, str]:
+        return f"{self.slots} slots", self.slots, "slots"
 
     def _measure(
         self, held_out: Sequence[Document], average: float | None, log: Log, stop: Stop
     ) -> None:
         scores = self._evaluated(held_out, stop)
-        point = {
-            "seconds": round(self.elapsed),
-            "step": self.steps,
-            "slots": self.slots,
-            "loss": None if average is None else round(average, 4),
-            **asdict(scores),
-        }
-        with (self.folder / "curve.jsonl").open("a", encoding="utf-8") as curve:
-            curve.write(json.dumps(point) + "\n")
+        loss = None if average is None else round(average, 4)
+        self._plot({"slots": self.slots, "loss": loss, **asdict(scores)})
         log(f"held out: run {scores.run:.3f}, slots right {[round(r, 3) for r in scores.right]}")
 
     def checkpoint(self) -> None:
-        """Save parameters and optimiser state, atomically; the next trainer goes on from there."""
+        """Save parameters and optimiser state."""
         about = {"elapsed": self.elapsed, "steps": self.steps, "slots": self.slots}
         checkpoint.save(self._path, self.parameters, self.optimiser, about)
-
-    @property
-    def _path(self) -> Path:
-        return self.folder / "checkpoint.safetensors"
 
     def _resume(self) -> None:
         about = checkpoint.restore(self._path, self.parameters, self.optimiser)

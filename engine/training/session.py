@@ -25,15 +25,14 @@ from engine.tokenizer import Tokenizer
 from engine.training import device, memory, texts
 from engine.training.encode import Document, Encoder, arrange
 from engine.training.interrupts import Stop, Stopped
-from engine.training.loop import Log, Student, Trainer, TrainOptions
+from engine.training.loop import Student, Trainer, TrainOptions
+from engine.training.run import Log, step_seed
 from engine.training.settings import SHORTEST, Settings
 from engine.training.texts import Picker, Sources
 from engine.weights import open_checkpoint
 
 _FRUITLESS = 1000  # so many texts in a row without a document
 _HELD_OUT_SEED, _SHORTLIST_SEED = 20, 3
-#: Apart, so that no step of one seed draws what a step of the next one draws.
-_SEED_STRIDE = 1_000_003
 
 
 class Session:
@@ -101,7 +100,7 @@ class Session:
 
     def document(self, step: int) -> Document:
         """A fresh training document, fixed by the seed and `step`."""
-        rng = random.Random(self.settings.seed * _SEED_STRIDE + step)
+        rng = random.Random(step_seed(self.settings.seed, step))
         return next(self._encoded(self.picker, rng))
 
     def _encoded(self, picker: Picker, rng: random.Random) -> Iterator[Document]:

@@ -1,11 +1,8 @@
-"""Training steps over drawn batches; resumable at any kill, the same for a seed."""
+"""The training of a masked-diffusion model: steps over drawn batches."""
 
 from __future__ import annotations
 
-import json
-import math
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,29 +13,24 @@ from torch.nn import functional as F
 
 from engine.training import checkpoint
 from engine.training.device import Device
-from engine.training.interrupts import Stop, Stopped
+from engine.training.interrupts import Stop
 from engine.training.native import network
 from engine.training.native.holes import Batch, Marks
 from engine.training.native.network import Network
+from engine.training.run import Log, Schedule, Training, step_seed
 
-Log = Callable[[str], None]
 #: A seeded source -> a batch.
 Draw = Callable[[random.Random], Batch]
-_SEED_STRIDE = 1_000_003
 _END_WEIGHT = 0.25  # of the end tokens that fill a canvas, which are easy and many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The schedule is `max_steps` long or, if that is 0, `seconds` of training time."""
+class Options(Schedule):
+    """The schedule and its highest learning rate."""
 
-    seconds: float
-    max_steps: int = 0
     learning_rate: float = 1.5e-3
     warm_up: int = 100
-    evaluate_every: float = 600.0
     save_every: float = 240.0
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +43,15 @@ class Scores:
     loss: float
 
 
-class Trainer:
+class Trainer(Training):
     """Owns the network, the optimiser and the folder."""
 
     def __init__(
         self, net: Network, marks: Marks, options: Options, device: Device, folder: Path
     ) -> None:
+        super().__init__(options, folder)
         self.network, self.marks, self.options = net, marks, options
-        self.device, self.folder = device, folder
+        self.device = device
         matrices = [p for p in net.parameters() if p.dim() > 1]
         vectors = [p for p in net.parameters() if p.dim() < 2]
         self.optimiser = torch.optim.AdamW(
@@ -67,41 +60,17 @@ class Trainer:
             betas=(0.9, 0.95),
             fused=True,
         )
-        self.elapsed, self.steps, self.tokens = 0.0, 0, 0
+        self.tokens = 0
         about = checkpoint.restore(self._path, dict(net.named_parameters()), self.optimiser)
         if about:
-            self.elapsed, self.steps, self.tokens = (
-                about["elapsed"],
-                about["steps"],
-                about["tokens"],
-            )
-
-    @property
-    def _path(self) -> Path:
-        return self.folder / "checkpoint.safetensors"
+            self.elapsed, self.steps = about["elapsed"], about["steps"]
+            self.tokens = about["tokens"]
 
     def run(self, draw: Draw, held_out: Sequence[Batch], log: Log, stop: Stop) -> None:
         """Train until the schedule ends. When `stop` says so, saves and raises Stopped."""
-        saved = measured = self.elapsed
-        average = None
-        while self._done() < 1.0:
-            if stop():
-                self.save()
-                raise Stopped
-            value = self._step(draw)
-            average = value if average is None else 0.95 * average + 0.05 * value
-            if self.steps % 20 == 0:
-                log(self._progress(average))
-            if self.elapsed - saved >= self.options.save_every:
-                self.save()
-                saved = self.elapsed
-            if self.elapsed - measured >= self.options.evaluate_every:
-                self._measure(held_out, log)
-                measured = self.elapsed
-        self.save()
-        self._measure(held_out, log)
+        self._train(lambda: self._step(draw), lambda _: self._measure(held_out, log), log, stop)
 
-    def save(self) -> None:
+    def checkpoint(self) -> None:
         """The checkpoint, and the network as it stands."""
         about = {"elapsed": self.elapsed, "steps": self.steps, "tokens": self.tokens}
         named = dict(self.network.named_parameters())
@@ -109,8 +78,7 @@ class Trainer:
         network.save(self.network, self.folder / "model", self.marks.end, self.marks.mask)
 
     def _step(self, draw: Draw) -> float:
-        started = time.monotonic()
-        batch = draw(random.Random(self.options.seed * _SEED_STRIDE + self.steps))
+        batch = draw(random.Random(step_seed(self.options.seed, self.steps)))
         for group in self.optimiser.param_groups:
             group["lr"] = self.options.learning_rate * self._rate()
         self.optimiser.zero_grad(set_to_none=True)
@@ -121,7 +89,6 @@ class Trainer:
         self.optimiser.step()
         self.steps += 1
         self.tokens += batch.shown.numel()
-        self.elapsed += time.monotonic() - started
         return float(value.detach())
 
     def _scored(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -138,9 +105,7 @@ class Trainer:
 
     def _measure(self, held_out: Sequence[Batch], log: Log) -> None:
         scores = self.scores(held_out)
-        point = {"seconds": round(self.elapsed), "step": self.steps, "tokens": self.tokens}
-        with (self.folder / "curve.jsonl").open("a", encoding="utf-8") as curve:
-            curve.write(json.dumps(point | asdict(scores)) + "\n")
+        self._plot({"tokens": self.tokens, **asdict(scores)})
         log(
             f"held out: slots right {scores.slots_right:.3f}, "
             f"whole canvases {scores.canvases_right:.3f}, loss {scores.loss:.3f}"
@@ -165,23 +130,8 @@ class Trainer:
             loss=loss,
         )
 
-    def _done(self) -> float:
-        options = self.options
-        return (
-            self.steps / options.max_steps if options.max_steps else self.elapsed / options.seconds
-        )
-
-    def _rate(self) -> float:
-        warm = min(1.0, (self.steps + 1) / self.options.warm_up)
-        return warm * max(0.02, 0.5 * (1 + math.cos(math.pi * min(1.0, self._done()))))
-
-    def _progress(self, average: float) -> str:
-        left = self.elapsed * (1 / max(self._done(), 1e-9) - 1)
-        rate = self.tokens / max(self.elapsed, 1e-9)
-        return (
-            f"step {self.steps}  loss {average:.3f}  {self.tokens / 1e6:.1f} M tokens"
-            f"  {rate:.0f} tokens/s  {left / 60:.0f} min left"
-        )
+    def _seen(self) -> tuple[str, float, str]:
+        return f"{self.tokens / 1e6:.1f} M tokens", self.tokens, "tokens"
 
 
 def _canvases(batch: Batch, good: Tensor) -> list[Tensor]:
