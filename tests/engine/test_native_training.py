@@ -164,3 +164,7 @@ def test_what_is_missing_is_said(shards: tuple[Path, Path], tmp_path: Path) -> N
         command.main([f"--out={tmp_path}"])
     with pytest.raises(BadRequest, match="holds no corpus"):
         command.main([f"--tokenizer={shards[0]}", f"--shards={tmp_path}", f"--out={tmp_path}"])
+    for option in ("--hours=0", "--batch=0", "--hidden=100", "--vocabulary=70000"):
+        with pytest.raises(BadRequest, match=option.split("=")[0]):
+            command.main(argv(shards, tmp_path / "none", option))
+    assert not (tmp_path / "none").exists()

@@ -9,14 +9,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
-from filelock import FileLock, Timeout
 
 from engine import catalog, store
-from engine.kernels import cpu
 from engine.request import BadRequest
 from engine.tokenizer import Tokenizer
 from engine.training import device, texts
-from engine.training.command import say
+from engine.training.command import run_alone, say
 from engine.training.config_file import with_config
 from engine.training.device import Device
 from engine.training.interrupts import Interrupts
@@ -52,6 +50,17 @@ class Settings:
     threads: int
     device: str
 
+    def __post_init__(self) -> None:
+        """Raises BadRequest."""
+        if self.hours <= 0 or self.steps < 0 or self.learning_rate <= 0:
+            raise BadRequest("--hours and --learning-rate must be positive, --steps not negative")
+        if min(self.layers, self.inner, self.batch, self.length - 1) < 1:
+            raise BadRequest("--layers, --inner, --batch and --length must be positive")
+        if self.hidden < 64 or self.hidden % 64:
+            raise BadRequest("--hidden must be a multiple of 64")
+        if not 300 <= self.vocabulary <= 65_536:
+            raise BadRequest("--vocabulary must lie between 300 and 65536")
+
 
 def main(argv: list[str]) -> int:
     """Run the command; returns the exit status."""
@@ -60,36 +69,23 @@ def main(argv: list[str]) -> int:
     if args.out is None or args.shards is None:
         raise BadRequest("give --shards DIR (of `dlsp-engine corpus build`) and --out DIR")
     given = Settings(**{f.name: getattr(args, f.name) for f in fields(Settings)})
-    if given.threads:
-        torch.set_num_threads(given.threads)
-    cpu.set_threads(given.threads or None)
-    (given.out / "model").mkdir(parents=True, exist_ok=True)
-    lock = FileLock(given.out / ".lock", blocking=False)
     place = device.choose(given.device)
-    try:
-        with lock, Interrupts() as interrupts, place.here():
-            return _train(given, place, interrupts)
-    except Timeout:
-        raise BadRequest(f"another training runs in {given.out}; give another --out") from None
+    return run_alone(given.out, given.threads, place, lambda signals: _train(given, place, signals))
 
 
 def _train(given: Settings, place: Device, interrupts: Interrupts) -> int:
-    try:
-        train, valid, tokenizer = _data(given)
-        marks = _marks(tokenizer)
-        trainer = Trainer(_network(given, tokenizer), marks, _options(given), place, given.out)
-        count = sum(p.numel() for p in trainer.network.parameters())
-        say(f"{count / 1e6:.1f} M parameters; {len(train.ids) / 1e6:.1f} M tokens to learn from")
-        masked = _drawer(valid, {}, given, marks, fully=1.0)
-        held_out = [masked(random.Random(n + _HELD_OUT_SEED)) for n in range(_HELD_OUT_BATCHES)]
-        draw = _drawer(train, texts.read_mix(given.mix), given, marks)
-
-        interrupts.deferring = True  # from here on there is something to save
-        trainer.run(draw, held_out, say, interrupts.wanted)
-        say(f"wrote {given.out / 'model'}")
-    except KeyboardInterrupt:  # Stopped is one
-        say("stopped; run the same command to go on")
-        return interrupts.exit_status
+    (given.out / "model").mkdir(exist_ok=True)
+    train, valid, tokenizer = _data(given)
+    marks = _marks(tokenizer)
+    trainer = Trainer(_network(given, tokenizer), marks, _options(given), place, given.out)
+    count = sum(p.numel() for p in trainer.network.parameters())
+    say(f"{count / 1e6:.1f} M parameters; {len(train.ids) / 1e6:.1f} M tokens to learn from")
+    masked = _drawer(valid, {}, given, marks, fully=1.0)
+    held_out = [masked(random.Random(n + _HELD_OUT_SEED)) for n in range(_HELD_OUT_BATCHES)]
+    draw = _drawer(train, texts.read_mix(given.mix), given, marks)
+    interrupts.deferring = True  # from here on there is something to save
+    trainer.run(draw, held_out, say, interrupts.wanted)
+    say(f"wrote {given.out / 'model'}")
     return 0
 
 
